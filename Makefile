@@ -1,0 +1,75 @@
+# The front door. `make help` says what there is; every target is a thin call of a program.
+# make itself ends with 2 whatever the program ended with: for exit codes, call `apexlab`.
+
+PYTHON3 ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+RINGS   ?= unit,torch
+SHELL   := /bin/bash
+
+# Each variable that was given becomes the option of the same name. An empty one is handed on as
+# well, so that `make image TORCH=` is refused and not silently taken for "no such wish".
+option = $(if $(filter-out undefined,$(origin $(1))),--$(2) '$($(1))')
+IMAGE_OPTIONS = $(call option,TORCH,torch) $(call option,CUDA,cuda) $(call option,APEX_REF,apex-ref) \
+	$(if $(filter-out undefined default environment,$(origin PYTHON)),--python '$(PYTHON)') \
+	$(call option,TARGET,target) $(call option,BASE,base) $(call option,APEX_SOURCE,apex-source) \
+	$(call option,ARCHS,archs) $(call option,PROFILE,profile) $(call option,JOBS,jobs) \
+	$(call option,MEMORY,memory) $(call option,TAG,tag) $(if $(DRY_RUN),--dry-run)
+
+.DEFAULT_GOAL := help
+.PHONY: help try image wheel verify bench matrix base-images test lint generate clean
+
+help: ## Show this list
+	@echo "make try                          the whole chain without Docker, in .try/"
+	@echo "make image TORCH=2.4 CUDA=12.4    build the image of that cell"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables of image and wheel: TORCH CUDA PYTHON APEX_REF TARGET BASE APEX_SOURCE ARCHS"
+	@echo "PROFILE JOBS MEMORY TAG DRY_RUN=1.  Of test: RINGS=unit,torch,cuda,docker,gpu or all."
+	@echo "make ends with 2 on any failure; '$(BIN)/apexlab' has the exit codes of the README."
+
+# The environment of the commands and of the tests, made anew when a dependency changes.
+$(VENV)/ok: pyproject.toml build/pyproject.toml verify/pyproject.toml bench/pyproject.toml
+	$(PYTHON3) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-e ./verify -e ./build -e ./bench --group dev
+	@touch $@
+
+try: ## Compile, check and sabotage without Docker or a GPU (5 GB, at most 10 minutes)
+	@$(PYTHON3) build/scripts/try_it.py $(if $(APEX_SOURCE),--source '$(APEX_SOURCE)')
+
+image: $(VENV)/ok ## Build an image: TORCH=2.4 CUDA=12.4
+	@$(BIN)/apexlab image $(IMAGE_OPTIONS)
+
+wheel: TARGET := wheel
+wheel: $(VENV)/ok ## Build only the wheel of a cell, into dist/
+	@$(BIN)/apexlab image $(IMAGE_OPTIONS)
+
+verify: ## Judge the image built last (all GPUs of this host, if it has any)
+	docker run --rm $(if $(wildcard /dev/nvidiactl),--gpus all) apexlab verify
+
+bench: ## Measure in the image built last
+	docker run --rm $(if $(wildcard /dev/nvidiactl),--gpus all) apexlab bench
+
+matrix: $(VENV)/ok ## List the cells: which torch, CUDA and Apex go together
+	@$(BIN)/apexlab matrix $(call option,TORCH,torch) $(call option,CUDA,cuda)
+
+base-images: $(VENV)/ok ## Build the CUDA base images without a registry: CUDA=12.4
+	@$(BIN)/apexlab base-images $(call option,CUDA,cuda)
+
+test: $(VENV)/ok ## Run the tests: RINGS=unit,torch (the default), or all
+	APEXLAB_RINGS='$(RINGS)' $(BIN)/python -m pytest
+
+lint: $(VENV)/ok ## Run ruff, mypy, shellcheck, hadolint and the rest
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run docker/entrypoint)
+	$(BIN)/hadolint $$(git ls-files -co --exclude-standard 'docker/**Dockerfile*')
+
+generate: $(VENV)/ok ## Write the generated parts anew (the README's table)
+	$(BIN)/python -m apexlab.build.generate
+
+clean: ## Remove what make made here: .venv, .try, .cache, dist
+	rm -rf $(VENV) .try .cache dist

@@ -1,0 +1,1 @@
+"""Measures Transformer training with and without Apex."""

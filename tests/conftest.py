@@ -1,0 +1,151 @@
+"""The rings of tests, and the environments that they need.
+
+A ring is a marker: `torch`, `cuda`, `docker`, `gpu`; a test without one is of the ring `unit`.
+APEXLAB_RINGS chooses (default unit,torch; "all"). A test whose need is absent is skipped, and
+the end of the run says so; APEXLAB_REQUIRE=docker,cuda turns such a skip into a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = ROOT / ".cache"
+RINGS = ("unit", "torch", "cuda", "docker", "gpu")
+NEEDS = {
+    "torch": "a CPU build of torch, from PyPI",
+    "cuda": "the CUDA build of torch and NVIDIA's compiler from PyPI, and g++",
+    "docker": "a container engine with buildx",
+    "gpu": "an NVIDIA GPU",
+}
+CPU_TORCH = "torch==2.13.0"
+_left_out: dict[str, set[str]] = {}
+
+
+def words(variable: str, default: str) -> set[str]:
+    return {word for word in os.environ.get(variable, default).replace(",", " ").split() if word}
+
+
+def ring_of(item: pytest.Item) -> str:
+    return next((ring for ring in RINGS[1:] if item.get_closest_marker(ring)), "unit")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = words("APEXLAB_RINGS", "unit,torch")
+    if unknown := chosen - {*RINGS, "all"}:
+        raise pytest.UsageError(f"no such ring: {', '.join(sorted(unknown))}; there are {RINGS}")
+    if "all" in chosen:
+        return
+    out = [item for item in items if ring_of(item) not in chosen]
+    for item in out:
+        _left_out.setdefault(ring_of(item), set()).add("not asked for")
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if ring_of(item) in chosen]
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """What each ring did, so that a ring that was left out cannot look green."""
+    done: dict[str, int] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            ring = next((ring for ring in RINGS[1:] if ring in report.keywords), "unit")
+            done[ring] = done.get(ring, 0) + 1
+    terminalreporter.section("rings")
+    for ring in RINGS:
+        why = "; ".join(sorted(_left_out.get(ring, ())))
+        left = f"left out: {why} (needs {NEEDS.get(ring, 'nothing')})" if why else ""
+        ran = f"{done[ring]} tests ran" if ring in done else ""
+        terminalreporter.write_line(f"{ring:7}{', '.join(filter(None, (ran, left))) or 'no test'}")
+
+
+def lacking(ring: str, why: str) -> None:
+    """Leave this test out, or fail it where the ring was said to be required."""
+    _left_out.setdefault(ring, set()).add(why)
+    if ring in words("APEXLAB_REQUIRE", ""):
+        pytest.fail(f"the ring {ring} is required here, and {why}", pytrace=False)
+    pytest.skip(f"{ring}: {why}")
+
+
+def load_script(path: Path):
+    """A script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True)
+class CudaEnv:
+    """`python` has apexlab, torch 2.11.0+cu130 and what compiles; `cuda_home` has nvcc 13.0."""
+
+    python: Path
+    cuda_home: Path
+    site: Path
+
+    @property
+    def apexlab(self) -> Path:
+        return self.python.with_name("apexlab")
+
+    def environ(self, **more: str) -> dict[str, str]:
+        return {**os.environ, "CUDA_HOME": str(self.cuda_home), **more}
+
+
+@pytest.fixture(scope="session")
+def cuda_env() -> CudaEnv:
+    """The environment of `make try`, made by its own script; nothing may be installed into it."""
+    if not shutil.which("g++"):
+        lacking("cuda", "there is no g++")
+    script = load_script(ROOT / "build" / "scripts" / "try_it.py")
+    folder = ROOT / ".try"
+    try:
+        script.check_host(folder)
+        folder.mkdir(exist_ok=True)
+        toolkit = script.make_toolkit(folder)
+        bin_ = script.make_light(folder / "tests", toolkit)
+    except script.TryError as error:
+        lacking("cuda", f"its environment could not be made: {error}")
+    return CudaEnv(bin_ / "python", toolkit / "nvidia" / "cu13", toolkit)
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    """A Python with a CPU build of torch and with verify; nothing may be installed into it."""
+    home = CACHE / "torch-cpu"
+    python, stamp = home / "bin" / "python", home / "ok"
+    if stamp.exists() and stamp.read_text() == CPU_TORCH:
+        return python
+    shutil.rmtree(home, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    # PyPI's torch for Linux is the CUDA build, gigabytes of it; PyTorch's own index has a small
+    # one. Where that cannot be reached, what pip finds by itself has to do.
+    index = ["--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0"]
+    done = subprocess.run([*pip, *index, CPU_TORCH], capture_output=True).returncode == 0
+    done = done or subprocess.run([*pip, CPU_TORCH]).returncode == 0
+    if not done:
+        lacking("torch", "torch could not be installed")
+    subprocess.run([*pip, "numpy", "setuptools", "--editable", ROOT / "verify"], check=True)
+    stamp.write_text(CPU_TORCH)
+    return python
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """The container engine, through the Docker SDK."""
+    docker = pytest.importorskip("docker")
+    try:
+        client = docker.from_env()
+        client.ping()
+    except docker.errors.DockerException as error:
+        lacking("docker", f"no engine answers ({type(error).__name__})")
+    if subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode:
+        lacking("docker", "docker has no buildx")
+    return client

@@ -1,0 +1,1 @@
+"""Judges an installed Apex, or a wheel of it: what is there, what fits, what loads, what ran."""

@@ -1,0 +1,95 @@
+"""The build record, `apexlab.record/1`: the only identity that a build of Apex has.
+
+Apex's own version is always 0.1, so what was asked for, from what, with what, and what came out
+is written beside the wheel, into its dist-info and into the image. build writes it, verify reads
+it; this module is where both agree on its shape.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apexlab.verify.errors import CannotError
+
+SCHEMA = "apexlab.record/1"
+IMAGE_PATH = Path("/opt/apexlab/record.json")
+
+
+@dataclass(frozen=True)
+class Built:
+    """One extension in the wheel: `file` is its path there, `bytes` and `sha256` of the stripped
+    file, `targets` its machine code (`sm_90`), `ptx` its PTX (`compute_90`), `seconds` the time
+    its compilation took (None where it was not measured)."""
+
+    name: str
+    file: str
+    bytes: int
+    sha256: str
+    targets: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """The whole record. Plain dictionaries hold what is only reported and never judged.
+
+    apex: url, path, commit, tree (sha256 over the source files), request_style;
+    torch: version (with local part), git, cuda, cxx11_abi, cxx_std;
+    toolkit: nvcc, host_compiler; python: tag, platform;
+    build: jobs, nvcc_threads, memory_limit, memory_peak (bytes), seconds;
+    wheel: name, sha256 (None inside the wheel itself);
+    images: devel and base, each name and digest.
+    """
+
+    source: str
+    apex: dict[str, Any]
+    torch: dict[str, Any]
+    toolkit: dict[str, Any]
+    python: dict[str, Any]
+    archs: tuple[str, ...]
+    profile: str
+    requested: tuple[str, ...]
+    built: tuple[Built, ...]
+    build: dict[str, Any] = field(default_factory=dict)
+    wheel: dict[str, Any] = field(default_factory=dict)
+    images: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+
+    def to_json(self) -> str:
+        """The JSON document, with a final newline."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2) + "\n"
+
+    @property
+    def short_source(self) -> str:
+        """How reports name the source: `Apex 5c8860f1`, or the stand-in's own name."""
+        commit = self.apex.get("commit") or self.apex.get("tree") or "unknown"
+        return f"{'Apex' if self.source == 'apex' else self.source} {commit[:8]}"
+
+
+def parse_record(text: str, where: str) -> Record:
+    """The record in `text`. Raises CannotError, naming `where`, if it is not one we can read."""
+    try:
+        data = json.loads(text)
+        schema = data.pop("schema")
+        if schema != SCHEMA:
+            raise ValueError(f"its schema is {schema!r}, and this apexlab reads {SCHEMA}")
+        known = {key: data[key] for key in Record.__dataclass_fields__ if key in data}
+        known["built"] = tuple(_built(entry) for entry in data["built"])
+        known["archs"] = tuple(data["archs"])
+        known["requested"] = tuple(data["requested"])
+        return Record(**known)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CannotError(
+            f"The build record {where} cannot be read: {error}. Give the right one with "
+            "--record, or build again.") from error
+
+
+def _built(entry: dict[str, Any]) -> Built:
+    known = {key: entry[key] for key in Built.__dataclass_fields__ if key in entry}
+    known["targets"] = tuple(entry.get("targets", ()))
+    known["ptx"] = tuple(entry.get("ptx", ()))
+    return Built(**known)
