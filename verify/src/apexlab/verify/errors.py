@@ -42,6 +42,20 @@ class CannotError(ApexlabError):
     exit_code = CANNOT
 
 
+class UnreadableError(ProblemError):
+    """A binary or a wheel that cannot be read. `reason` completes "it is ..."; `part` is "file"
+    or "fatbin", for the fix differs: a broken file is replaced, an unknown fatbin is looked into.
+    """
+
+    def __init__(self, where: object, reason: str, part: str = "file") -> None:
+        super().__init__(
+            f"{where} cannot be read: {reason}. Nothing is said about what it holds; take it "
+            "from its source again.")
+        self.where = str(where)
+        self.reason = reason
+        self.part = part
+
+
 def worst(codes: list[int]) -> int:
     """The exit code that wins when several apply; 0 for none."""
     return next((code for code in PRECEDENCE if code in codes), OK)

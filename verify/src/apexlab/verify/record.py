@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from apexlab.verify.errors import CannotError
+from apexlab.verify.arch import parse_archs, parse_target
+from apexlab.verify.errors import CannotError, UsageError
 
 SCHEMA = "apexlab.record/1"
 IMAGE_PATH = Path("/opt/apexlab/record.json")
@@ -78,18 +79,34 @@ def parse_record(text: str, where: str) -> Record:
         if schema != SCHEMA:
             raise ValueError(f"its schema is {schema!r}, and this apexlab reads {SCHEMA}")
         known = {key: data[key] for key in Record.__dataclass_fields__ if key in data}
+        for name in ("apex", "torch", "toolkit", "python", "build", "wheel", "images"):
+            if not isinstance(known.get(name, {}), dict):
+                raise ValueError(f"{name} is not an object")
         known["built"] = tuple(_built(entry) for entry in data["built"])
-        known["archs"] = tuple(data["archs"])
-        known["requested"] = tuple(data["requested"])
+        known["archs"] = _texts(data["archs"])
+        if known["archs"]:
+            parse_archs(";".join(known["archs"]))
+        known["requested"] = _texts(data["requested"])
         return Record(**known)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise CannotError(
             f"The build record {where} cannot be read: {error}. Give the right one with "
             "--record, or build again.") from error
 
 
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{values!r} is not a list of texts")
+    return tuple(values)
+
+
 def _built(entry: dict[str, Any]) -> Built:
     known = {key: entry[key] for key in Built.__dataclass_fields__ if key in entry}
-    known["targets"] = tuple(entry.get("targets", ()))
-    known["ptx"] = tuple(entry.get("ptx", ()))
+    for name in ("name", "file", "sha256"):
+        if not isinstance(entry[name], str):
+            raise ValueError(f"{name} of a built extension is not a text")
+    known["targets"] = _texts(entry.get("targets", []))
+    known["ptx"] = _texts(entry.get("ptx", []))
+    for target in (*known["targets"], *known["ptx"]):
+        parse_target(target)
     return Built(**known)

@@ -1,0 +1,206 @@
+"""`apexlab verify` as a command: exit codes, the JSON document, the text for people."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+import jsonschema
+import pytest
+
+from apexlab.verify import check, judge, render, site
+from apexlab.verify.device import parse_driver_version
+from apexlab.verify.findings import finding
+from apexlab.verify.report import Device, Finding, schema
+
+NAMES = ("apex_C", "amp_C")
+
+
+def apexlab(*args, **environ):
+    script = "import sys; from apexlab.verify.main import main; main(sys.argv[1:])"
+    return subprocess.run(
+        [sys.executable, "-c", script, "verify", *map(str, args)], capture_output=True, text=True,
+        env={**os.environ, **environ})
+
+
+@pytest.fixture
+def sound(maker, folder):
+    return maker.healthy(folder, *NAMES)
+
+
+@pytest.fixture
+def required():
+    return [word for name in NAMES for word in ("--require", name)]
+
+
+def test_static_and_load_end_with_0(sound, required):
+    for level in ("static", "load"):
+        done = apexlab("--site", sound, *required, "--level", level)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.startswith("OK ")
+        assert done.stderr == ""
+
+
+@pytest.fixture
+def no_gpu():
+    if check.visible_devices():
+        pytest.skip("this machine has a GPU")
+
+
+def test_the_default_level_ends_with_4_without_a_gpu(sound, required, no_gpu):
+    done = apexlab("--site", sound, *required)
+    assert done.returncode == 4
+    assert done.stdout.startswith("INCOMPLETE   2 of 2 ")
+    assert "everything up to load is ok" in " ".join(done.stdout.split())
+    assert "docker run --gpus all" in done.stdout and "--level load" in done.stdout
+
+
+def test_allow_no_gpu_turns_4_into_0_and_nothing_else(sound, required, no_gpu):
+    done = apexlab("--site", sound, *required, "--allow-no-gpu")
+    assert done.returncode == 0 and done.stdout.startswith("INCOMPLETE")
+    done = apexlab("--site", sound, *required, "--require", "syncbn", "--allow-no-gpu")
+    assert done.returncode == 1 and done.stdout.startswith("BROKEN")
+
+
+def test_a_problem_ends_with_1_and_the_fix(sound):
+    done = apexlab("--site", sound, "--level", "static", "--require", "syncbn")
+    assert done.returncode == 1
+    assert "error  not-installed: syncbn" in done.stdout
+    assert "  fix: " in done.stdout
+
+
+@pytest.mark.parametrize("args", [
+    ["--level", "deep"], ["--arch", "nine"], ["--arch", "9.0,8.0"], ["--require", "../x"],
+    ["--site", "/absent"], ["--wheel", "/absent.whl"],
+])
+def test_bad_requests_end_with_2(args):
+    done = apexlab(*args)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr
+
+
+def test_two_things_to_judge_are_a_bad_request(sound, tmp_path):
+    (tmp_path / "a.whl").write_bytes(b"")
+    done = apexlab("--site", sound, "--wheel", tmp_path / "a.whl")
+    assert done.returncode == 2 and "--wheel and --site" in done.stderr
+
+
+def test_an_unreadable_record_ends_with_4(sound, tmp_path):
+    for text in ("", "[]", '{"schema": "apexlab.record/2"}', '{"schema": "apexlab.record/1"}'):
+        (tmp_path / "record.json").write_text(text)
+        done = apexlab("--site", sound, "--record", tmp_path / "record.json")
+        assert done.returncode == 4, done
+        assert "record.json cannot be read" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_broken_wheel_ends_with_1(tmp_path):
+    (tmp_path / "apex.whl").write_bytes(b"hello")
+    done = apexlab("--wheel", tmp_path / "apex.whl")
+    assert done.returncode == 1 and "cannot be read" in done.stderr
+
+
+def test_json_is_one_document_that_fits_its_schema(sound, required, record_of, tmp_path):
+    record = record_of(sound, *NAMES)
+    (tmp_path / "record.json").write_text(record.to_json())
+    for args in (required, ["--record", tmp_path / "record.json"], ["--require", "syncbn"]):
+        done = apexlab("--site", sound, "--json", "--level", "load", *args)
+        document = json.loads(done.stdout)
+        jsonschema.validate(document, schema("verify-1"))
+        assert document["exit_code"] == done.returncode
+        assert done.stderr == ""
+    jsonschema.validate(json.loads(record.to_json()), schema("record-1"))
+
+
+@pytest.mark.parametrize("name", ["verify-1", "record-1"])
+def test_the_schemas_are_schemas_and_refuse_something(name):
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"schema": "apexlab.other/1"}, schema(name))
+
+
+def test_another_source_than_apex_is_named_at_the_top(sound, record_of, tmp_path):
+    record = record_of(sound, *NAMES, source="mimic")
+    (tmp_path / "record.json").write_text(record.to_json())
+    done = apexlab("--site", sound, "--level", "static", "--record", tmp_path / "record.json")
+    second = done.stdout.splitlines()[1]
+    assert "mimic 5c8860f1" in second and "Apex" not in second
+
+
+def test_pipes_get_no_colours_and_force_color_gets_them(sound, required):
+    plain = apexlab("--site", sound, *required, "--level", "static")
+    assert "\x1b" not in plain.stdout
+    forced = apexlab("--site", sound, *required, "--level", "static", FORCE_COLOR="1", NO_COLOR="")
+    assert "\x1b[" in forced.stdout
+    strip = re.sub(r"\x1b\[[\d;]*m", "", forced.stdout)
+    times = re.compile(r"\(\d+\.\d s\)")
+    assert times.sub("", strip).split() == times.sub("", plain.stdout).split()
+
+
+def test_a_wheel_is_judged_by_its_name(sound, tmp_path, required):
+    path = tmp_path / "apex-0.1-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("apex/__init__.py", "")
+    done = apexlab("--wheel", path, "--level", "static", *required)
+    assert done.returncode == 1 and "python-only" in done.stdout and path.name in done.stdout
+
+
+# The verdict, from findings alone.
+
+def found(code: str, severity: str) -> Finding:
+    return Finding(code, severity, "", "")
+
+
+@pytest.mark.parametrize(("causes", "allow", "verdict", "code"), [
+    ([], False, "ok", 0),
+    ([("no-record", "info"), ("jit-only", "warning")], False, "ok", 0),
+    ([("no-gpu", "incomplete")], False, "incomplete", 4),
+    ([("no-gpu", "incomplete")], True, "incomplete", 0),
+    ([("no-gpu", "incomplete"), ("torch-unknown", "incomplete")], True, "incomplete", 4),
+    ([("run-unproven", "incomplete")], True, "incomplete", 4),
+    ([("crash", "error"), ("no-gpu", "incomplete")], True, "broken", 1),
+])
+def test_problems_win_over_what_could_not_be_checked(causes, allow, verdict, code):
+    assert judge.verdict_of([found(*cause) for cause in causes], allow) == (verdict, code)
+
+
+def test_with_a_gpu_the_default_level_says_that_it_proves_nothing_yet(sound, monkeypatch):
+    monkeypatch.setattr(check, "visible_devices", lambda: (Device("NVIDIA H200", "9.0"),))
+    monkeypatch.setattr(check, "driver_version", lambda: "550.90.07")
+    report = check.check(site.folder_site(sound), check.Options(level="run", require=NAMES,
+                                                                allow_no_gpu=True))
+    assert (report.verdict, report.exit_code) == ("incomplete", 4)
+    assert "run-unproven" in {one.code for one in report.findings}
+    text = "\n".join(line.mark + line.text for line in render.lines(report))
+    assert "NVIDIA H200 (9.0) · driver 550.90.07" in text and "PROVEN" not in text
+
+
+def test_a_visible_gpu_without_code_for_it_is_a_problem_at_every_level(sound, monkeypatch):
+    monkeypatch.setattr(check, "visible_devices", lambda: (Device("Tesla T4", "7.5"),))
+    report = check.check(site.folder_site(sound), check.Options(require=NAMES))
+    assert [one.code for one in report.errors] == ["no-kernel-image"]
+    assert "Tesla T4 (7.5)" in report.errors[0].message
+
+
+@pytest.mark.parametrize("text", [
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n",
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.90.07  Release Build  (nixbld@)\n"
+    "GCC version:  gcc version 15.3.0 (GCC)\n",
+])
+def test_the_drivers_version_is_read_in_both_its_forms(text):
+    assert parse_driver_version(text) == "550.90.07"
+    assert parse_driver_version("nonsense") is None
+
+
+def test_every_sentence_can_be_filled_in_and_names_a_fix():
+    from collections import defaultdict
+
+    from apexlab.verify.findings import KINDS
+    assert len({kind.code for kind in KINDS}) == len(KINDS)
+    for kind in KINDS:
+        assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", kind.code)
+        assert kind.fix or kind.severity == "info"
+        values = defaultdict(lambda: 7)
+        assert "{" not in kind.message.format_map(values) + kind.fix.format_map(values)
+    with pytest.raises(KeyError):
+        finding("no-such-code")

@@ -1,0 +1,107 @@
+"""The report for people: the verdict first, then the evidence, then what to do.
+
+Gives lines of plain text with a style name for each; colours are put on only for a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from apexlab.verify.report import INFO, LOAD, ExtensionReport, Finding, Report
+
+_STYLES = {
+    "ok": "bold green", "proven": "bold green", "broken": "bold red", "error": "bold red",
+    "fallback": "bold yellow", "incomplete": "bold yellow", "warning": "yellow", "info": "dim",
+    "present": "green", "loaded": "green", "absent": "bold red", "not-requested": "dim",
+}  # fmt: skip
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Line:
+    """`mark` is the word at the start that carries the style."""
+
+    mark: str
+    text: str
+    style: str = ""
+
+
+def lines(report: Report, seconds: float | None = None) -> Iterator[Line]:
+    """The report, line by line."""
+    took = "" if seconds is None else f"  ({seconds:.1f} s)"
+    yield Line(report.verdict.upper(), f"   {_headline(report)}{took}", report.verdict)
+    yield Line("", _versions(report))
+    if any(one.path for one in report.extensions):
+        yield Line("", "")
+        yield from _table(report.extensions)
+    for found in report.findings:
+        yield Line("", "")
+        yield from _finding(found)
+
+
+def _headline(report: Report) -> str:
+    expected = [one for one in report.extensions if one.expected]
+    good = [one for one in expected if one.status in ("present", "loaded", "proven")]
+    what = ("are there and were imported" if report.level_reached == LOAD
+            else "are there and fit, as far as their files tell")
+    counted = f"{len(good)} of {len(expected)} extensions asked for {what}"
+    if report.errors:
+        return report.errors[0].message.split(". ")[0].rstrip(".")
+    if report.verdict == "incomplete":
+        return f"{counted}; not everything asked for could be checked"
+    return counted
+
+
+def _versions(report: Report) -> str:
+    here = report.environment
+    parts = [f"torch {here.torch}" if here.torch else "no torch"]
+    # The source's own name: what was not built from Apex must never read as Apex.
+    parts.append(report.record.short_source if report.record else "no build record")
+    if report.kind == "wheel":
+        parts.append(report.subject)
+    elif here.devices:
+        names = dict.fromkeys(f"{one.name} ({one.capability})" for one in here.devices)
+        parts += [", ".join(names), f"driver {here.driver}" if here.driver else "driver unknown"]
+    else:
+        parts.append("no GPU visible")
+    return " · ".join(parts)
+
+
+def _table(extensions: tuple[ExtensionReport, ...]) -> Iterator[Line]:
+    name_width = max(len(one.name) for one in extensions)
+    yield Line("", f"{'extension':{name_width}}  {'status':13}  {'kernels':>7}  code for", "head")
+    for one in extensions:
+        code = " ".join((*one.targets, *one.ptx)) or ("-" if one.path else "")
+        kernels = "" if one.sha256 is None else "?" if one.kernels is None else str(one.kernels)
+        yield Line(f"{one.name:{name_width}}  {one.status:13}", f"  {kernels:>7}  {code}",
+                   one.status)
+
+
+def _finding(found: Finding) -> Iterator[Line]:
+    text = textwrap.wrap(f"{found.code}: {found.message}", _WIDTH, subsequent_indent="  ",
+                         break_long_words=False, break_on_hyphens=False)
+    mark = found.severity
+    yield Line(mark, f"  {text[0]}", found.severity)
+    for rest in text[1:]:
+        yield Line("", rest)
+    if found.fix and found.severity != INFO:
+        # Never wrapped: it is there to be copied.
+        yield Line("", f"  fix: {found.fix}")
+
+
+def print_report(report: Report, seconds: float | None, colour: bool | None) -> None:
+    """Write the report to stdout. `colour` None means: as the stream is."""
+    wanted = sys.stdout.isatty() if colour is None else colour
+    if not wanted:
+        for line in lines(report, seconds):
+            sys.stdout.write(f"{line.mark}{line.text}".rstrip() + "\n")
+        return
+    # Late: importing rich takes as long as judging half of the extensions.
+    from rich.console import Console
+    from rich.text import Text
+    console = Console(force_terminal=True, soft_wrap=True, highlight=False)
+    for line in lines(report, seconds):
+        console.print(Text.assemble((line.mark, _STYLES.get(line.style, "")), line.text))

@@ -1,0 +1,121 @@
+"""An Apex wheel, unpacked as far as it is judged: the shared objects and the build record.
+
+A wheel is a stranger's archive. Only names of known form are taken out, links are refused, and
+what is written has an upper bound, whatever the archive says about its sizes.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from apexlab.verify import site
+from apexlab.verify.errors import UnreadableError
+from apexlab.verify.record import Record, parse_record
+
+MAX_MEMBERS = 100_000
+MAX_BYTES = 4 << 30  # a wheel with everything and debug information is about 0.2 GB unpacked
+MAX_RECORD = 4 << 20
+_STEP = 1 << 20
+_TAG = re.compile(r"-cp(\d)(\d+)-(cp|abi3)[^-]*-([^-]+)\.whl")
+
+
+@contextmanager
+def unpacked(path: Path, record: Record | None = None, record_path: str | None = None,
+             ) -> Iterator[site.Subject]:
+    """The wheel `path` as a subject, in a temporary folder that lives as long as the context.
+
+    Raises UnreadableError for an archive that cannot be read or is not to be trusted.
+    """
+    with TemporaryDirectory(prefix="apexlab-wheel-") as folder:
+        root = Path(folder)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = _checked_names(path, archive)
+                _extract(path, archive, names, root)
+                inside = _record_inside(path, archive, names)
+        except UnreadableError:
+            raise
+        except (OSError, RuntimeError, NotImplementedError, ValueError, EOFError, KeyError,
+                zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+            # RuntimeError is what zipfile raises for an encrypted member.
+            raise UnreadableError(path, f"it is not a sound wheel ({error})") from error
+        if record is None and inside is not None:
+            record, record_path = inside
+        yield _subject(path, names, root, record, record_path)
+
+
+def _subject(path: Path, names: list[str], root: Path, record: Record | None,
+             record_path: str | None) -> site.Subject:
+    python = site.here()
+    tag = _TAG.search(path.name)
+    if tag:
+        version, abi = f"{tag[1]}.{tag[2]}", f"{tag[1]}{tag[2]}"
+        if version != python.version:
+            python = site.Python(version, abi, None)
+    dists = [name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA")]
+    parts = dists[0].removesuffix(".dist-info").split("-") if dists else []
+    return site.Subject(
+        "wheel", path.name, python, site.find_torch(site.running_folders()),
+        site.find_files([root], python.abi), any(name.startswith("apex/") for name in names),
+        parts[1] if len(parts) > 1 else None, record, record_path,
+        paths=(str(root), *sys.path), platform=tag[4] if tag else "")
+
+
+def _checked_names(path: Path, archive: zipfile.ZipFile) -> list[str]:
+    members = archive.infolist()
+    if len(members) > MAX_MEMBERS:
+        raise UnreadableError(path, f"it has more than {MAX_MEMBERS} members")
+    names = [member.filename for member in members]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UnreadableError(path, f"it holds {twice!r} twice")
+    for member in members:
+        parts = PurePosixPath(member.filename).parts
+        if member.filename.startswith("/") or ".." in parts or "\\" in member.filename:
+            raise UnreadableError(path, f"the member {member.filename!r} points out of the archive")
+    return names
+
+
+def _wanted(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    shim = folder == "apex/_extensions" and file.endswith(".py")
+    return folder in ("", "apex", "apex/_extensions") and (file.endswith(".so") or shim)
+
+
+def _extract(path: Path, archive: zipfile.ZipFile, names: list[str], root: Path) -> None:
+    written = 0
+    for name in filter(_wanted, names):
+        member = archive.getinfo(name)
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise UnreadableError(path, f"the member {name!r} is a link")
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as source, target.open("xb") as file:
+            # In pieces and counted: the sizes in the archive's directory are only a claim.
+            while piece := source.read(_STEP):
+                written += len(piece)
+                if written > MAX_BYTES:
+                    raise UnreadableError(path, f"it unpacks to more than {MAX_BYTES >> 30} GiB")
+                file.write(piece)
+
+
+def _record_inside(path: Path, archive: zipfile.ZipFile, names: list[str],
+                   ) -> tuple[Record, str] | None:
+    inside = re.compile(r"apex-[^/]*\.dist-info/" + re.escape(site.RECORD_NAME))
+    name = next((name for name in names if inside.fullmatch(name)), None)
+    if name is None:
+        return None
+    with archive.open(name) as file:
+        text = file.read(MAX_RECORD + 1)
+    if len(text) > MAX_RECORD:
+        raise UnreadableError(path, "its build record is too large to be one")
+    where = f"{path.name}!{name}"
+    return parse_record(text.decode("utf-8"), where), where
