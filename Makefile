@@ -69,7 +69,7 @@ lint: $(VENV)/ok ## Run ruff, mypy, shellcheck, hadolint and the rest
 	$(BIN)/hadolint $$(git ls-files -co --exclude-standard 'docker/**Dockerfile*')
 
 generate: $(VENV)/ok ## Write the generated parts anew (the README's table)
-	$(BIN)/python -m apexlab.build.generate
+	$(BIN)/python -m apexlab.build.generate README.md
 
 clean: ## Remove what make made here: .venv, .try, .cache, dist
 	rm -rf $(VENV) .try .cache dist
