@@ -1,0 +1,45 @@
+"""The errors of build. Each message is one paragraph; each class carries the exit code."""
+
+from __future__ import annotations
+
+from apexlab.verify.errors import CannotError, ProblemError, UsageError
+
+# -- the matrix: matrix.py, resolve.py
+
+
+class MatrixError(ProblemError):
+    """The matrix breaks its schema or contradicts itself."""
+
+
+class MatrixUnreadableError(CannotError):
+    """There is no matrix to read: no file, or not TOML."""
+
+
+class NoCellError(UsageError):
+    """What was asked for is no cell of the matrix; the message names the nearest that are."""
+
+
+# -- the compile driver: cmd_compile.py, driver.py
+
+
+class SourceError(UsageError):
+    """The source folder is not something that can be built."""
+
+
+class PreflightError(CannotError):
+    """This machine lacks what a build needs; found before any compiler ran."""
+
+
+class CompileError(ProblemError):
+    """The build ran and failed, or left a wheel that is not what was asked for."""
+
+
+# -- the container engine: cmd_image.py, cmd_base_images.py, image_*.py
+
+
+class EngineError(CannotError):
+    """The container engine, its disk or its network cannot do what is needed."""
+
+
+class ImageBuildError(ProblemError):
+    """A build step failed, or the image is not what its labels say."""

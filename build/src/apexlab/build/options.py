@@ -1,0 +1,51 @@
+"""The options of build's commands, each defined once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+# -- which cell
+
+torch = click.option("--torch", metavar="V", help="The torch version: 2.4 (its newest), or 2.4.1.")
+cuda = click.option("--cuda", metavar="V", help="The CUDA version: 12.4.")
+
+# -- how to compile
+
+archs = click.option(
+    "--archs", metavar="LIST",
+    help="GPU architectures: 8.0,9.0+PTX. Default: those of the cell.")
+profile = click.option(
+    "--profile", default="core", show_default=True, metavar="NAME",
+    help="The extensions: core, or full for all that the Apex commit has.")
+jobs = click.option(
+    "--jobs", type=click.IntRange(min=1),
+    help="Files compiled at once, at most. Default: what cores and memory allow.")
+memory = click.option(
+    "--memory", metavar="SIZE",
+    help="Memory that the build may use: 16G. A lower limit that is found still holds.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+# -- which image, and from what
+
+target = click.option(
+    "--target", type=click.Choice(["runtime", "bench", "wheel"]), default="bench",
+    show_default=True,
+    help="The slim image, the one with measurements and torch.compile, or only the wheel.")
+base = click.option(
+    "--base", default="nvidia", show_default=True, metavar="NAME",
+    help="The base images: nvidia's, or offline for bases that are built here.")
+apex_source = click.option(
+    "--apex-source", metavar="URL|DIR",
+    help="Another repository of Apex (a mirror), or a folder with its source.")
+apex_ref = click.option(
+    "--apex-ref", metavar="COMMIT", help="Another commit of Apex than the cell's, in full.")
+python = click.option("--python", metavar="V", help="Another Python than the base's own: 3.12.")
+ca = click.option(
+    "--ca", envvar=["APEXLAB_CA", "SSL_CERT_FILE"], show_envvar=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="A bundle of certificates for the build steps, where a private authority is needed.")
+build_args = click.option(
+    "--build-arg", "build_args", multiple=True, metavar="NAME=VALUE",
+    help="A build argument of docker/Dockerfile, for mirrors: PIP_INDEX_URL=https://...")

@@ -1,0 +1,81 @@
+"""The command line of `apexlab compile`: bad input gets one paragraph and the right exit code."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = "import sys; from apexlab.verify.main import main; main(sys.argv[1:])"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    root = tmp_path / "tree"
+    for name in ("apex/__init__.py", "csrc/a.cu"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("")
+    (root / "setup.py").write_text("raise SystemExit('setup.py was run')\n")
+    return root
+
+
+def compile_(*arguments):
+    return subprocess.run([sys.executable, "-c", CODE, "compile", *map(str, arguments)],
+                          capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--archs", "8.6;compute"], "'compute' in the architecture list"),
+        (["--archs", ""], "list of architectures is empty"),
+        (["--archs", "9.0,9.0"], "twice"),
+        (["--profile", "everything"], "There is no profile 'everything'"),
+        (["--profile", "full"], "profile full needs an Apex commit"),
+        (["--memory", "lots"], "not an amount of memory"),
+        (["--memory", ""], "not an amount of memory"),
+        (["--jobs", "0"], "--jobs"),
+        (["--jobs", ""], "--jobs"),
+        (["--ref", "main"], "not a full commit hash"),
+        (["--images", "{"], "--images is not JSON"),
+        (["--images", "[]"], "must be a JSON object"),
+    ],
+)
+def test_bad_input_is_a_usage_error(tree, tmp_path, options, says):
+    done = compile_(tree, "--out", tmp_path / "out", *options)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_not_apex(tmp_path):
+    done = compile_(tmp_path, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "is not an Apex source tree" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_does_not_exist(tmp_path):
+    assert compile_(tmp_path / "no", "--out", tmp_path / "out").returncode == 2
+
+
+def test_a_machine_without_a_cuda_build_of_torch_is_told_what_it_lacks(tree, tmp_path):
+    """This Python has no torch, or a CPU build: either way nothing is compiled."""
+    done = compile_(tree, "--out", tmp_path / "out", "--archs", "9.0")
+    if "compilation" in done.stderr or done.returncode == 1:
+        pytest.skip("this Python has a CUDA build of torch")
+    assert done.returncode == 4
+    assert "Nothing was compiled" in done.stderr
+    assert "torch" in done.stderr
+    assert "setup.py was run" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_imports_nothing_heavy():
+    code = ("import sys; from apexlab.verify.main import run; run(['compile', '--help']);"
+            "print([name for name in ('torch', 'rich', 'jsonschema', 'apexlab.build.driver')"
+            " if name in sys.modules], file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--memory" in done.stdout
+    assert done.stderr.strip() == "[]"
