@@ -40,7 +40,7 @@ def run(
     process of the session is alive afterwards.
     """
     start = time.monotonic()
-    with _terminate_as_interrupt(), log.open("w", errors="replace") as out:
+    with terminate_as_interrupt(), log.open("w", errors="replace") as out:
         child = subprocess.Popen(
             command, cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
@@ -95,7 +95,7 @@ def _end_session(child: subprocess.Popen[str]) -> None:
 
 
 @contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
+def terminate_as_interrupt() -> Iterator[None]:
     """`docker stop` and CI send SIGTERM: leave by the same way as Ctrl-C, and end the compilers."""
 
     def interrupt(*_: object) -> None:
