@@ -28,6 +28,7 @@ NEEDS = {
 }
 CPU_TORCH = "torch==2.13.0"
 _left_out: dict[str, set[str]] = {}
+_ring_of: dict[str, str] = {}
 
 
 def words(variable: str, default: str) -> set[str]:
@@ -40,6 +41,7 @@ def ring_of(item: pytest.Item) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = words("APEXLAB_RINGS", "unit,torch")
+    _ring_of.update((item.nodeid, ring_of(item)) for item in items)
     if unknown := chosen - {*RINGS, "all"}:
         raise pytest.UsageError(f"no such ring: {', '.join(sorted(unknown))}; there are {RINGS}")
     if "all" in chosen:
@@ -56,7 +58,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
     done: dict[str, int] = {}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, ()):
-            ring = next((ring for ring in RINGS[1:] if ring in report.keywords), "unit")
+            ring = _ring_of.get(report.nodeid, "unit")
             done[ring] = done.get(ring, 0) + 1
     terminalreporter.section("rings")
     for ring in RINGS:

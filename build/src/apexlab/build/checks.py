@@ -20,7 +20,8 @@ Check = Callable[[Matrix], Iterator[str]]
 
 def check(matrix: Matrix) -> tuple[str, ...]:
     """All contradictions in the matrix, as sentences; () when it is sound."""
-    return tuple(finding for one in CHECKS for finding in one(matrix))
+    # Each once: the refs share the table of flags, and would all say the same of it.
+    return tuple(dict.fromkeys(finding for one in CHECKS for finding in one(matrix)))
 
 
 def untargetable(archs: tuple[Arch, ...], toolkit: Toolkit, wheel: Wheel) -> tuple[str, ...]:
@@ -191,15 +192,15 @@ def evidence_has_a_source(matrix: Matrix) -> Iterator[str]:
 
 
 def extensions_are_known(matrix: Matrix) -> Iterator[str]:
-    """What a ref says of core extensions agrees with verify's table, and own_targets names
-    extensions that the ref has."""
+    """What the table of flags says of core extensions agrees with verify's own table, and
+    own_targets names extensions that the ref has."""
     core = {extension.flag for extension in EXTENSIONS}
     for ref in matrix.refs:
         for flag, names in ref.flags.items():
             for name in names:
                 expected = BY_NAME[name].flag if name in BY_NAME else None
                 if expected != (flag if flag in core else None):
-                    yield f"The ref {ref.commit[:8]}: {name} is not an extension of {flag}."
+                    yield f"The table flags: {name} is not an extension of {flag}."
         everything = {name for names in ref.flags.values() for name in names}
         for name in sorted(set(ref.own_targets) - everything):
             yield f"The ref {ref.commit[:8]}: own_targets has {name}, which no flag builds."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,8 +72,12 @@ def _build_all(plans: list[Plan], bake_options: BakeOptions, push: bool) -> int:
     from apexlab.build.image_build import Display
 
     engine = engine_.connect()
+    out = Path(bake_options.out)
     codes = [OK]
     for plan in plans:
+        if len(plans) > 1:
+            # Each cell's record and log have the same names, so each gets a folder.
+            bake_options = replace(bake_options, out=str(out / plan.slug))
         for note in image_make.notes(plan, bake_options):
             click.echo(f"note    {note}", err=True)
         try:

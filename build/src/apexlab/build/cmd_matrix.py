@@ -24,18 +24,20 @@ def matrix(torch: str | None, cuda: str | None, form: str) -> int:
     from apexlab.build.matrix import load
     from apexlab.build.pick import pick
     from apexlab.build.resolve import plan_of
+    from apexlab.verify import output
 
     rows = load()
     cells = pick(rows, torch, cuda)
     if form == "json":
-        click.echo(formats.as_json(rows, cells))
+        text = formats.as_json(rows, cells)
     elif form == "github":
-        click.echo(formats.github(cells))
+        text = formats.github(cells)
     elif form == "bake":
         from apexlab.build.bake import BakeOptions, definition
 
         plans = [plan_of(rows, cell) for cell in cells]
-        click.echo(json.dumps(definition(plans, BakeOptions()), indent=2))
+        text = json.dumps(definition(plans, BakeOptions()), indent=2)
     else:
-        click.echo(formats.table(cells))
+        text = formats.table(cells)
+    output.write(text + "\n")
     return 0

@@ -1,6 +1,6 @@
 """`python -m apexlab.build.generate README.md`: write the matrix table between its markers.
 
-For the Makefile; `--check` writes nothing and ends with 1 when the table drifted.
+For the Makefile; a test fails when the table drifted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from apexlab.build.matrix import load
 from apexlab.verify.errors import ApexlabError, CannotError, ProblemError
 
 
-def generate(path: Path, check: bool) -> bool:
-    """Bring the table in `path` up to date, unless `check`; True when it had drifted.
+def generate(path: Path) -> bool:
+    """Bring the table in `path` up to date; True when it had drifted.
 
     Raises CannotError when the file cannot be read or written, ProblemError when it has no markers.
     """
@@ -28,7 +28,7 @@ def generate(path: Path, check: bool) -> bool:
             raise ProblemError(
                 f"{path} has no place for the matrix. Put the lines {formats.BEGIN} and "
                 f"{formats.END} where the table belongs.")
-        if new != text and not check:
+        if new != text:
             beside = path.with_name(f".{path.name}.new")
             beside.write_text(new, encoding="utf-8")
             os.replace(beside, path)  # noqa: PTH105 - whole or not at all
@@ -39,18 +39,14 @@ def generate(path: Path, check: bool) -> bool:
 
 @click.command()
 @click.argument("readme", type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Write nothing; end with 1 when the table drifted.")
-def main(readme: Path, check: bool) -> None:
+def main(readme: Path) -> None:
     """Write the matrix table into README between its markers."""
     try:
-        drifted = generate(readme, check)
+        if generate(readme):
+            click.echo(f"{readme}: the matrix table was rewritten", err=True)
     except ApexlabError as error:
         click.echo(f"apexlab: {error}", err=True)
         sys.exit(error.exit_code)
-    if drifted:
-        what = "drifted" if check else "was rewritten"
-        click.echo(f"{readme}: the matrix table {what}", err=True)
-    sys.exit(int(drifted and check))
 
 
 if __name__ == "__main__":

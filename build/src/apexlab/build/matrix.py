@@ -55,7 +55,7 @@ def read(path: Path) -> dict[str, Any]:
         raise MatrixUnreadableError(
             f"The matrix {path} cannot be read: {error.strerror}. Give the file back, or install "
             "apexlab-build again.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise MatrixUnreadableError(
             f"The matrix {path} is not TOML: {error}. Correct it there, or take the shipped file "
             "again.") from error
@@ -75,8 +75,9 @@ def _hold_against_schema(tables: dict[str, Any], path: Path) -> None:
 def _where(steps: Iterable[str | int], tables: Mapping[str, Any]) -> str:
     """Which row and field `steps` lead to: `cell 3 (torch 2.4.1, cuda 12.4), field os`."""
     table, number, *rest = [*map(str, steps), "", ""]
-    if not number:
-        return f"table {table}" if table else "the file"
+    if not number.isdecimal():  # not a row of a list
+        field = ".".join(filter(None, (table, number, *rest)))
+        return f"table {field}" if field else "the file"
     row = tables[table][int(number)]
     row = row if isinstance(row, dict) else {}
     keys = ("commit",) if "commit" in row else ("name", "torch", "cuda")
@@ -105,7 +106,7 @@ def parse(tables: Mapping[str, Any], path: Path = DEFAULT_PATH) -> Matrix:
         systems=rows("os", lambda row: Os(**row)),
         toolkits=rows("toolkit", _toolkit),
         wheels=rows("wheel", _wheel),
-        refs=rows("ref", _ref),
+        refs=rows("ref", lambda row: _ref(row, tables["flags"])),
         cells=rows("cell", _cell),
     )
 
@@ -122,11 +123,14 @@ def _wheel(row: dict[str, Any]) -> Wheel:
                     "patches": tuple(row["patches"].split()), "archs": parse_archs(row["archs"])})
 
 
-def _ref(row: dict[str, Any]) -> Ref:
+def _ref(row: dict[str, Any], table: Mapping[str, list[str]]) -> Ref:
+    if unknown := sorted(set(row["without"]) - set(table)):
+        raise UsageError(f"Field without names {unknown[0]}, which is no flag.")
     own = {name: {since: tuple(targets.split()) for since, targets in steps.items()}
            for name, steps in row["own_targets"].items()}
-    flags = {flag: tuple(names) for flag, names in row["flags"].items()}
-    return Ref(**{**row, "torch": SpecifierSet(row["torch"]), "cuda": SpecifierSet(row["cuda"]),
+    flags = {flag: tuple(names) for flag, names in table.items() if flag not in row["without"]}
+    rest = {key: value for key, value in row.items() if key != "without"}
+    return Ref(**{**rest, "torch": SpecifierSet(row["torch"]), "cuda": SpecifierSet(row["cuda"]),
                   "flags": flags, "own_targets": own})
 
 

@@ -35,7 +35,9 @@ class Tracker:
         """Take one line; a plain line for people where something moved, else None."""
         if found := _BUILDING.match(line):
             self.finish(now)
-            self.current, self.index = found[1].rpartition(".")[2], self.index + 1
+            # A library for torch.ops carries its extension's name after an underscore.
+            name = found[1].rpartition(".")[2].removeprefix("_")
+            self.current, self.index = name, self.index + 1
             self.total = max(self.total, self.index)
             self.files_done = self.files = 0
             self._since = now
