@@ -6,7 +6,7 @@ OUTPUT = (
     (0.0, "running build_ext"),
     (1.0, "building 'apex_C' extension"),
     (4.0, "[1/1] /x/g++ -c flatten.cpp"),
-    (5.0, "building 'amp_C' extension"),
+    (5.0, "building '_amp_C' extension"),
     (6.0, "[1/2] /x/nvcc -c a.cu"),
     (9.0, "a.cu(3): warning #177-D: [2/2] is not a file"),
     (9.5, "[2/2] /x/g++ -c b.cpp"),

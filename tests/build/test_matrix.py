@@ -70,6 +70,13 @@ def test_full_is_core_and_all_else_that_the_ref_has():
         assert len(full) == len(set(full))
 
 
+def test_a_ref_has_the_flags_of_the_table_but_those_it_is_without():
+    table = set(read(DEFAULT_PATH)["flags"])
+    old, new = load().refs[0], load().newest_ref
+    assert set(old.flags) == table
+    assert table - set(new.flags) == {"gpu_direct_storage", "fmha", "fast_multihead_attn"}
+
+
 def test_an_extension_with_its_own_targets_has_those_of_the_toolkit():
     ref = load().ref("5c8860f1dc79f9edc3c1ba4050fe841207834564")
     assert ref.targets("amp_C", "12.4") is None
@@ -107,7 +114,8 @@ def test_an_absent_matrix_is_one_paragraph_and_exit_4(tmp_path):
     assert error.value.exit_code == 4
 
 
-@pytest.mark.parametrize("content", [b"cell = [", b"\xff\xfe\x00", b"a = 1\na = 2\n"])
+@pytest.mark.parametrize("content", [
+    b"cell = [", b"\xff\xfe\x00", b"a = 1\na = 2\n", b"a = " + b"[" * 100_000])
 def test_what_is_not_toml_is_named_as_that(tmp_path, content):
     path = tmp_path / "matrix.toml"
     path.write_bytes(content)
@@ -126,7 +134,10 @@ ROW_22 = "cell 22 (torch 2.15.0, cuda 13.2), "
     ("5c8860f1dc79f9edc3c1ba4050fe841207834564", "5c8860f1", "(commit 5c8860f1), field commit"),
     ('name = "debian12",   ', "", "os 4: 'name' is a required property"),
     ('evidence = "reported"', 'evidence = "sure"', "field evidence: 'sure'"),
-    ('flags.bnp = ["bnp"]', 'flags.bnp = ["b n p"]', "field flags.bnp.0: 'b n p'"),
+    ('bnp = ["bnp"]', 'bnp = ["b n p"]', "table flags.bnp.0: 'b n p'"),
+    ("[flags]\n", "[flags]\nx = 1\n", "table flags.x: 1 is not of type 'array'"),
+    ("without = []", "without = 1", "field without: 1 is not of type 'array'"),
+    ('"sm_100"', '"sm_1"', "field own_targets.group_norm_v2_cuda.12.8: 'sm_1'"),
     ("toolkit = [", "toolkits = [", "the file: "),
 ])  # fmt: skip
 def test_a_broken_schema_names_file_row_and_field(tmp_path, old, new, said):
@@ -144,6 +155,7 @@ def test_a_broken_schema_names_file_row_and_field(tmp_path, old, new, said):
 @pytest.mark.parametrize(("table", "field", "value", "said"), [
     ("cell", "archs", "9.0 9.0", "cell 1 (torch 2.3.1, cuda 12.1): The architecture list"),
     ("ref", "torch", "about 2", "ref 1 (commit bf903a2d519a5c6d2e5b4defb05784fdd9813e87): "),
+    ("ref", "without", ["fhma"], "Field without names fhma, which is no flag."),
 ])  # fmt: skip
 def test_a_value_that_only_its_parser_refuses_is_named(tables, table, field, value, said):
     tables[table][0][field] = value

@@ -71,8 +71,26 @@ def test_versions_filter_the_cells(call, words, torches):
     assert [entry["torch"] for entry in json.loads(out)["include"]] == torches
 
 
+@pytest.mark.parametrize("form", ["table", "json", "github", "bake"])
+def test_a_reader_that_leaves_is_no_problem_and_a_full_disk_is_one(form):
+    command = [sys.executable, "-c", "from apexlab.verify.main import main; main()", "matrix",
+               "--format", form]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 4 and b"cannot be written" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
 @pytest.mark.parametrize("words", [
-    ("--torch", "9"), ("--torch", ""), ("--cuda", "twelve"), ("--torch", "2.4", "--cuda", "12.9"),
+    ("--torch", "9"), ("--torch", ""), ("--torch", "2.4."), ("--torch", " 2.4"),
+    ("--torch", "02.4"), ("--torch", "2.4.1+cu124"), ("--torch", "２.４"), ("--cuda", "12"),
+    ("--torch", "2." + "4" * 5000), ("--torch", "2.4", "--cuda", "-12.4"),
+    ("--cuda", "twelve"), ("--torch", "2.4", "--cuda", "12.9"),
     ("--torch", "2.1"), ("--cuda", "11.8"), ("--format", "yaml"), ("extra",),
 ])  # fmt: skip
 def test_what_cannot_be_met_is_usage_and_leaves_stdout_empty(call, words):

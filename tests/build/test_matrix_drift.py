@@ -22,12 +22,10 @@ def test_the_table_of_the_readme_has_not_drifted():
 def test_a_drifted_table_is_seen_and_then_rewritten(tmp_path):
     path = tmp_path / "README.md"
     path.write_text(f"above\n{formats.BEGIN}\n| old |\n{formats.END}\nbelow\n")
-    assert generate(path, check=True)
-    assert "| old |" in path.read_text()
-    assert generate(path, check=False)
+    assert generate(path)
     text = path.read_text()
     assert text.startswith("above\n<!-- matrix -->\n| torch |") and text.endswith("-->\nbelow\n")
-    assert not generate(path, check=True)
+    assert not generate(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["README.md"]
 
 
@@ -36,10 +34,10 @@ def test_a_readme_without_both_markers_is_refused_and_left_alone(tmp_path, text)
     path = tmp_path / "README.md"
     path.write_text(text)
     with pytest.raises(ProblemError, match="no place for the matrix"):
-        generate(path, check=False)
+        generate(path)
     assert path.read_text() == text
 
 
 def test_an_absent_readme_is_said(tmp_path):
     with pytest.raises(CannotError, match="cannot be written"):
-        generate(tmp_path / "no.md", check=True)
+        generate(tmp_path / "no.md")

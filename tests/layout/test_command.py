@@ -34,14 +34,24 @@ def test_an_error_ends_as_one_paragraph_with_its_exit_code(monkeypatch, capsys, 
     assert out == "" and err.lstrip().startswith("apexlab: ") and "Traceback" not in err
 
 
-def test_debug_shows_where_the_error_was_raised(monkeypatch):
+def test_debug_shows_where_the_error_was_raised_and_keeps_the_exit_code(monkeypatch, capsys):
     @click.command()
     def broken() -> None:
         raise errors.ProblemError("wheel is broken")
 
     monkeypatch.setattr(main.Commands, "get_command", lambda *_: broken)
-    with pytest.raises(errors.ProblemError):
-        main.run(["--debug", "broken"])
+    assert main.run(["--debug", "broken"]) == errors.PROBLEM
+    assert 'raise errors.ProblemError("wheel is broken")' in capsys.readouterr().err
+
+
+def test_a_reader_that_left_is_no_problem(monkeypatch):
+    # `apexlab image ... | head`: click by itself would end with 1.
+    def leave() -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(main.Commands, "get_command", lambda *_: click.Command("x", callback=leave))
+    monkeypatch.setattr(main.output, "silence", lambda: None)
+    assert main.run(["x"]) == errors.OK
 
 
 def test_an_unknown_command_is_a_usage_error():

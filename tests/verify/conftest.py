@@ -181,7 +181,7 @@ def record_of():
     def make(folder: Path, *names: str, source: str = "apex", torch: str = "2.6.0+cu124",
              archs: tuple[str, ...] = ("9.0",), requested: tuple[str, ...] | None = None) -> Record:
         from apexlab.verify.binary import read_binary
-        found = site.find_files([folder], site.here().abi)
+        found = site.find_files([folder], site.here().abi, folder / "apex")
         built = []
         for name in names:
             binary = read_binary(found[name].path)

@@ -91,8 +91,9 @@ def subject(cuda_env, compiled, tmp_path_factory):
     assert found is not None
     version = suffix.split("-")[1]
     python = sites.Python(f"{version[0]}.{version[1:]}", version, Path(cuda_env.python))
-    return sites.Subject("site", str(folder), python, found, sites.find_files([folder], version),
-                         True, "0.1", None, None, prepend=(str(folder),))
+    files = sites.find_files([folder], version, folder / "apex")
+    return sites.Subject("site", str(folder), python, found, files, folder / "apex", ("0.1",), None,
+                         None, prepend=(str(folder),))
 
 
 def test_a_module_made_by_nvcc_fits_and_loads_beside_the_real_torch(subject):

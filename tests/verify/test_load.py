@@ -143,15 +143,30 @@ def test_libraries_of_the_other_layout_are_loaded_by_torch(maker, folder):
     assert "crash" in codes(report)
 
 
-def test_a_wheel_for_another_python_is_left_incomplete(maker, folder, tmp_path):
+def test_what_torch_hides_in_the_cause_of_its_error_is_understood(maker, folder):
+    maker.healthy(folder)
+    with (folder / "torch/__init__.py").open("a") as file:
+        file.write("    @staticmethod\n    def load_library(path):\n"
+                   "        try: ctypes.CDLL(path)\n"
+                   "        except OSError as error:\n"
+                   "            raise OSError('Could not load this library: ' + path) from error\n")
+    maker.extension(folder, "amp_C", file="_amp_C.abi3.so", init="none",
+                    code=maker.fatbin("sm_90"), calls=("forgotten",))
+    assert codes(judged(folder, "amp_C")) == {"undefined-symbol"}
+
+
+@pytest.mark.parametrize(("tag", "here"), [
+    ("cp39-cp39", False), ("cp39-abi3", True), ("cp399-abi3", False),
+])
+def test_a_wheel_for_another_python_is_left_incomplete(tmp_path, tag, here):
     import zipfile
 
     from apexlab.verify import wheel
-    path = tmp_path / "apex-0.1-cp39-cp39-linux_x86_64.whl"
+    path = tmp_path / f"apex-0.1-{tag}-linux_x86_64.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("apex/__init__.py", "")
     with wheel.unpacked(path) as subject:
-        assert subject.python.executable is None
+        assert (subject.python.executable is not None) == here
 
 
 def test_a_python_that_cannot_be_started_is_said(maker, folder, tmp_path):

@@ -211,6 +211,15 @@ def test_a_file_that_was_exchanged(site, maker, record_of):
     assert findings(report) == {"tampered"} and report.errors[0].extensions == ("amp_C",)
 
 
+def test_a_file_that_was_built_and_is_gone_was_lost_later(site, record_of):
+    record = record_of(site, *NAMES, requested=(*NAMES, "syncbn"))
+    next(site.glob("amp_C*.so")).unlink()
+    fixes = {one.name: one.findings[0].fix for one in verify_site(site, record).extensions
+             if one.status == "absent"}
+    assert fixes["amp_C"].startswith("It was built, and lost later: install the wheel again")
+    assert fixes["syncbn"].startswith("The build dropped it: make image TORCH=2.6 CUDA=12.4")
+
+
 def test_a_torch_that_was_replaced_later(site, maker, record_of):
     maker.extension(site, "amp_C", code=maker.fatbin("sm_90"), calls=("_ZN3c104cuda9SetDeviceEa",))
     record = record_of(site, *NAMES, torch="2.4.1+cu124")
@@ -249,6 +258,7 @@ def test_the_layout_with_shims(maker, folder):
     maker.torch(folder)
     shims = folder / "apex/_extensions"
     shims.mkdir(parents=True)
+    (folder / "apex/__init__.py").touch()
     for name in ("amp_C", "apex_C", "syncbn"):
         (shims / f"{name}.py").write_text("")
     maker.extension(folder, "amp_C", file="_amp_C.abi3.so", init="none",

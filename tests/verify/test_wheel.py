@@ -31,14 +31,14 @@ def refused(path) -> str:
 
 
 def test_libraries_are_taken_out_and_gone_afterwards(packed):
-    path = packed({"amp_C.so": b"1", "apex/_extensions/_syncbn.abi3.so": b"2", "apex/x.py": b"3",
-                   "apex-0.1.dist-info/METADATA": b""})
+    path = packed({"amp_C.so": b"1", "apex/_extensions/_syncbn.abi3.so": b"2",
+                   "apex/__init__.py": b"3", "apex-0.1.dist-info/METADATA": b""})
     with wheel.unpacked(path) as subject:
         found = {name: entry.path for name, entry in subject.files.items()}
         assert set(found) == {"amp_C", "syncbn"}
         assert found["amp_C"].read_bytes() == b"1"
-        assert not (found["amp_C"].parent / "apex/x.py").exists()
-        assert subject.has_package and subject.package_version == "0.1"
+        assert not (found["amp_C"].parent / "apex/__init__.py").exists()
+        assert subject.package and subject.versions == ("0.1",)
         assert (subject.python.version, subject.python.abi) == ("3.11", "311")
     assert not found["amp_C"].exists()
 

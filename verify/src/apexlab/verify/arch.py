@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from apexlab.verify.errors import UsageError
 
-_WRITTEN = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", re.IGNORECASE)
-_TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)")
+_WRITTEN = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", re.IGNORECASE | re.ASCII)
+_TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)

@@ -50,8 +50,7 @@ def import_torch() -> tuple[dict[str, Any], Any]:
         import torch
     except BaseException as error:
         return {"name": "torch", **described(error)}, None
-    version = str(getattr(torch, "__version__", ""))
-    return {"name": "torch", "ok": True, "file": torch.__file__, "version": version}, torch
+    return {"name": "torch", "ok": True, "file": str(torch.__file__)}, torch
 
 
 def in_own_process(
@@ -72,10 +71,21 @@ def in_own_process(
         return {**answer, "hang": job["seconds"]}
     try:
         # Even with an answer the process may have crashed afterwards: then that is the answer.
-        answer.update(json.loads(text) if status == 0 and text else {"ended": status})
-    except ValueError:
-        answer["ended"] = status
-    return answer
+        said: Any = json.loads(text) if status == 0 else None
+    except (ValueError, RecursionError):
+        said = None
+    # What the extension itself wrote into the pipe is no answer of ours, and must not be able to
+    # speak for another extension.
+    return {**(said if is_answer(said) else {"ended": status}), **answer}
+
+
+def is_answer(said: Any) -> bool:
+    if not isinstance(said, dict):
+        return False
+    if said.get("ok") is True:
+        return isinstance(said.get("file"), str)
+    return isinstance(said.get("text"), str) and (
+        isinstance(said.get("kinds"), list) and bool(said["kinds"]))
 
 
 def import_one(extension: dict[str, str], torch: Any, writing: int, log: str) -> None:
@@ -91,7 +101,7 @@ def import_one(extension: dict[str, str], torch: Any, writing: int, log: str) ->
             answer = {"ok": True, "file": extension["path"]}
         else:
             module = importlib.import_module(extension["module"])
-            answer = {"ok": True, "file": getattr(module, "__file__", None)}
+            answer = {"ok": True, "file": str(getattr(module, "__file__", ""))}
     except BaseException as error:
         answer = described(error)
     with contextlib.suppress(OSError):
@@ -124,8 +134,10 @@ def attend(pid: int, reading: int, seconds: float) -> tuple[bytes, int, bool]:
 
 def described(error: BaseException) -> dict[str, Any]:
     kinds = [kind.__name__ for kind in type(error).__mro__]
+    # torch.ops.load_library hides the loader's words in the cause.
+    cause = f": {error.__cause__}" if error.__cause__ else ""
     return {"ok": False, "kinds": kinds, "missing": getattr(error, "name", None),
-            "text": str(error)[:_LONGEST_TEXT]}
+            "text": f"{error}{cause}"[:_LONGEST_TEXT]}
 
 
 def tail(log: str) -> str:

@@ -37,7 +37,7 @@ def verify(
     checked here (no GPU).
     """
     # Late, so that --help stays quick.
-    from apexlab.verify import check, render
+    from apexlab.verify import check, output, render
 
     if wheel is not None and site is not None:
         raise UsageError("--wheel and --site name two things to judge. Give one of them.")
@@ -46,9 +46,9 @@ def verify(
         report = check.check(subject, check.Options(
             level=level, require=require, arch=arch, allow_no_gpu=allow_no_gpu))
     if as_json:
-        click.echo(report.to_json(), nl=False)
+        output.write(report.to_json())
     else:
-        render.print_report(report, time.monotonic() - started, ctx.color)
+        output.write(render.text(report, time.monotonic() - started, ctx.color))
     return report.exit_code
 
 
@@ -57,8 +57,9 @@ def _subject(wheel: Path | None, folder: Path | None, record_file: Path | None,
              ) -> Iterator[Subject]:
     from apexlab.verify import site
     from apexlab.verify import wheel as wheels
+    from apexlab.verify.record import read_record
 
-    record = site.read_record(record_file) if record_file is not None else None
+    record = read_record(record_file) if record_file is not None else None
     where = str(record_file) if record_file is not None else None
     if wheel is not None:
         with wheels.unpacked(wheel, record, where) as subject:

@@ -17,7 +17,8 @@ _SYMTAB = 2
 _FUNCTION = 2
 _KERNEL = 0x10  # in st_other: an entry point, as opposed to a device function
 _LONGEST_NAME = 1 << 14
-_MOST_KERNELS = 50_000  # libtorch_cuda.so, the largest there is, has 23,021
+# All names of a library together; libtorch_cuda.so, the largest there is, has 23,021 kernels.
+_MOST_NAME_BYTES = 64 << 20
 
 
 def kernel_count(buffer: memoryview, entries: Iterable[Entry]) -> int | None:
@@ -26,11 +27,15 @@ def kernel_count(buffer: memoryview, entries: Iterable[Entry]) -> int | None:
     None when it cannot be told: one of the cubins is compressed or has an unknown form.
     """
     names: set[bytes] = set()
+    left = _MOST_NAME_BYTES
     for entry in entries:
         if entry.kind != SASS:
             continue
         found = None if entry.compressed else kernel_names(buffer[entry.start:entry.end])
         if found is None:
+            return None
+        left -= sum(map(len, found - names))
+        if left < 0:
             return None
         names |= found
     return len(names)
@@ -60,11 +65,14 @@ def _kernel_names(cubin: memoryview) -> set[bytes]:
     text = bytes(_piece(cubin, strings[4], strings[5]))
     symbols = _piece(cubin, symtab[4], symtab[5])
     names: set[bytes] = set()
+    left = _MOST_NAME_BYTES
     for at, info, other, *_ in _SYMBOL.iter_unpack(symbols):
         if info & 0xF == _FUNCTION and other & _KERNEL:
-            names.add(text[at:text.index(b"\0", at, at + _LONGEST_NAME)])
-            if len(names) > _MOST_KERNELS:
-                raise ValueError("more kernels than any library has")
+            name = text[at:text.index(b"\0", at, at + _LONGEST_NAME)]
+            left -= 0 if name in names else len(name) + 1
+            if left < 0:
+                raise ValueError("its names have no end")
+            names.add(name)
     return names
 
 

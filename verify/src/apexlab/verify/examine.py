@@ -14,7 +14,7 @@ from apexlab.verify.arch import Arch
 from apexlab.verify.binary import TORCH_SYMBOL, Binary, read_binary
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.expectations import Expectations
-from apexlab.verify.findings import finding
+from apexlab.verify.findings import LOST_LATER, NOT_BUILT, finding
 from apexlab.verify.link import Linked, Scope, demangle
 from apexlab.verify.record import Built
 from apexlab.verify.report import Finding
@@ -82,13 +82,14 @@ def examine(subject: Subject, wanted: Expectations, demand: Demand) -> tuple[See
 def _examine(subject: Subject, name: str, wanted: Expectations, demand: Demand,
              scope: Scope | None) -> Seen:
     found = subject.find(name)
-    extension = extensions.BY_NAME.get(name, _UNKNOWN)
+    extension = extensions.BY_NAME.get(name.removeprefix("_"), _UNKNOWN)
     if found is not None and found.layout == PYTHON:
         if extension.device_code == "none":
             return Seen(name, found, None, (finding("python-code", name=name),))
         found = None  # a shim without its library serves nobody
     if found is None:
-        return Seen(name, None, None, tuple(_absent(subject, name, wanted)))
+        built = name in (demand.built or {}) and not demand.gate
+        return Seen(name, None, None, tuple(_absent(subject, name, wanted, built)))
     fill = {"name": name, "rebuild": rebuild_line(subject), "python": subject.python.version}
     try:
         binary = read_binary(found.path)
@@ -106,10 +107,11 @@ def _examine(subject: Subject, name: str, wanted: Expectations, demand: Demand,
     return Seen(name, found, binary, findings)
 
 
-def _absent(subject: Subject, name: str, wanted: Expectations) -> Iterator[Finding]:
+def _absent(subject: Subject, name: str, wanted: Expectations, built: bool,
+            ) -> Iterator[Finding]:
     if name in wanted:
-        yield finding("not-installed", name=name, why=wanted.why[name],
-                      rebuild=rebuild_line(subject))
+        advice = (LOST_LATER if built else NOT_BUILT).format(rebuild=rebuild_line(subject))
+        yield finding("not-installed", name=name, why=wanted.why[name], advice=advice)
     elif name in extensions.OPTIONAL_WITHOUT_RECORD:
         yield finding("not-requested", name=name,
                       note="apex.optimizers.FusedAdam uses amp_C")

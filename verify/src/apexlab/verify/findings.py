@@ -13,6 +13,9 @@ from apexlab.verify.report import ERROR, INCOMPLETE, INFO, WARNING, Finding
 
 _REBUILD = "Build Apex again against this torch: {rebuild}."
 _REINSTALL = "Install the wheel again, or build it again: {rebuild}."
+# What to do about an absent extension: was it lost by the build, or later?
+NOT_BUILT = "The build dropped it: {rebuild}, and look for a warning about it in the log."
+LOST_LATER = "It was built, and lost later: " + _REINSTALL[0].lower() + _REINSTALL[1:]
 _LIST = "Build again with {arch} in the list of architectures (ARCHS= or --archs)."
 
 
@@ -48,6 +51,19 @@ KINDS = (
          "{install}, or rebuild with {rebuild}."),
     Kind("torch-differs", ERROR, "The wheel was built for torch {built_for}, and torch {torch} is "
          "installed here.{symbol}", "{install}, or rebuild with {rebuild}."),
+    Kind("torch-shadowed", ERROR, "import torch does not give the torch that was judged, {judged}, "
+         "but the one in {other}.", "Remove that one, or its folder from PYTHONPATH."),
+    Kind("package-missing", ERROR, "The extensions are there, but the Python package apex is not: "
+         "nothing can call them.", _REINSTALL),
+    Kind("package-shadowed", ERROR, "import apex gives {package}, while extensions lie in "
+         "{folder}: a clone or another installation comes first.",
+         "Remove that one, or its folder from PYTHONPATH."),
+    Kind("clone-here", WARNING, "The current folder has a package apex of its own ({package}): a "
+         "program that is started here imports that one, which was not judged.",
+         "Start your programs in another folder."),
+    Kind("installed-twice", WARNING, "Apex is there with {count} versions, {versions}: what an "
+         "interrupted uninstall left. The first was taken for the one that is installed.",
+         "Run pip uninstall apex until nothing is left, and install the wheel again."),
     Kind("other-python", INCOMPLETE, "{where} is for Python {python}, which is not here (this is "
          "{here}): its extensions cannot be imported.",
          "Run this with Python {python}, or ask for --level static."),
@@ -56,7 +72,7 @@ KINDS = (
          "Run this on such a machine, or ask for --level static."),
     # Presence.
     Kind("not-installed", ERROR, "{name} is absent, although {why}.",
-         "The build dropped it: {rebuild}, and look for a warning about it in the log."),
+         "{advice}"),
     Kind("not-requested", INFO, "{name} was not asked for (no error): {note}.", ""),
     Kind("python-code", INFO, "{name} is Python code in this layout of Apex: there is nothing "
          "compiled to check.", ""),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from apexlab.verify import errors, findings
-from apexlab.verify.examine import Seen, rebuild_line
+from apexlab.verify.examine import Seen, rebuild_line, spell
 from apexlab.verify.expectations import Expectations
 from apexlab.verify.findings import finding
 from apexlab.verify.load import Loaded, understood
@@ -21,7 +22,7 @@ from apexlab.verify.report import (
     Finding,
     Report,
 )
-from apexlab.verify.site import Subject
+from apexlab.verify.site import PYTHON, Found, Subject
 
 # The web package that owns the name on PyPI; NVIDIA's is 0.1, always.
 _FOREIGN_VERSION = "0.9"
@@ -108,7 +109,7 @@ def _extension(subject: Subject, seen: Seen, wanted: Expectations, loaded: Loade
 
 def loadable(seen: Seen) -> bool:
     """Whether it makes sense to import this one: a compiled file that reads as a fitting one."""
-    return (seen.found is not None and seen.found.layout != "python"
+    return (seen.found is not None and seen.found.layout != PYTHON
             and not any(one.code in findings.NOT_LOADABLE for one in seen.findings))
 
 
@@ -139,13 +140,8 @@ def _whole(
     reports: tuple[ExtensionReport, ...], loaded: Loaded | None,
 ) -> Iterator[Finding]:
     """Findings about the installation as a whole, which explain those about its parts."""
-    compiled = any(one.binary or (one.found and one.found.layout != "python") for one in seen)
-    if not compiled and (subject.package_version or "").startswith(_FOREIGN_VERSION):
-        yield finding("wrong-package", version=subject.package_version)
-    elif not compiled and not subject.has_package:
-        yield finding("apex-missing", where=subject.label)
-    elif not compiled and wanted.why:
-        yield finding("python-only", count=len(wanted.why), rebuild=rebuild_line(subject))
+    compiled = tuple(one.found for one in seen if one.found and one.found.layout != PYTHON)
+    yield from _package(subject, wanted, compiled)
     record_torch = (subject.record.torch.get("version") or "") if subject.record else ""
     hint = f" ({record_torch})" if record_torch else ""
     if subject.torch is None:
@@ -154,7 +150,30 @@ def _whole(
     elif record_torch and record_torch != subject.torch.version:
         yield _replaced(subject, subject.torch.version, record_torch, reports)
     if loaded is not None and loaded.torch is not None:
-        yield finding("torch-broken", error=loaded.torch)
+        yield loaded.torch
+
+
+def _package(subject: Subject, wanted: Expectations, compiled: tuple[Found, ...],
+             ) -> Iterator[Finding]:
+    """What belongs to the package apex itself: without it, or with another one, sound extensions
+    are of no use."""
+    package = subject.package
+    if not compiled:
+        if subject.versions and subject.versions[0].startswith(_FOREIGN_VERSION):
+            yield finding("wrong-package", version=subject.versions[0])
+        elif package is None:
+            yield finding("apex-missing", where=subject.label)
+        elif wanted.why:
+            yield finding("python-only", count=len(wanted.why), rebuild=rebuild_line(subject))
+    elif package is None:
+        yield finding("package-missing", rebuild=rebuild_line(subject))
+    elif strays := [one for one in compiled if package.parent not in one.path.parents]:
+        yield finding("package-shadowed", package=package, folder=strays[0].path.parent)
+    if len(subject.versions) > 1:
+        yield finding("installed-twice", count=len(subject.versions),
+                      versions=spell(subject.versions))
+    if subject.clone is not None:
+        yield finding("clone-here", package=subject.clone)
 
 
 def _replaced(subject: Subject, torch: str, built_for: str,
@@ -171,6 +190,7 @@ def _replaced(subject: Subject, torch: str, built_for: str,
 def install_line(version: str) -> str:
     """How to get this very torch: PyTorch's index for a version with a CUDA or CPU variant."""
     local = version.partition("+")[2]
+    local = local if re.fullmatch(r"cpu|cu\d+", local) else ""
     index = f" --index-url https://download.pytorch.org/whl/{local}" if local else ""
     return f"pip install torch=={version}{index}"
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from apexlab.verify.binary import map_file
+from apexlab.verify.binary import MAX_NAME, MAX_NAME_BYTES, MAX_TAGS, map_file
 from apexlab.verify.errors import UnreadableError
 
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -19,7 +19,6 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
 _LONGEST_CHAIN = 100_000
-_MAX_SYMBOLS = 5_000_000
 
 # What following an offset that lies comes to.
 _LIES = (struct.error, ValueError, IndexError, OverflowError)
@@ -67,7 +66,8 @@ class Library:
         dynamic = next((s for s in segments if s[0] == _PT_DYNAMIC), None)
         if dynamic is None:
             raise ValueError("no dynamic segment")
-        tags = dict(_DYNAMIC.iter_unpack(self._data[dynamic[2]:dynamic[2] + dynamic[5]]))
+        size = min(dynamic[5], MAX_TAGS * _DYNAMIC.size)
+        tags = dict(_DYNAMIC.iter_unpack(self._data[dynamic[2]:dynamic[2] + size]))
         self._symbols = self._offset(tags.get(_DT_SYMTAB, 0))
         self._strings = self._offset(tags.get(_DT_STRTAB, 0))
         self._names: frozenset[bytes] | None = None
@@ -121,13 +121,16 @@ class Library:
     def _all_names(self, at: int) -> Iterator[bytes]:
         # Libraries without a GNU hash table are rare and small; the old table gives the count.
         _, count = struct.unpack_from("<II", self._data, at)
-        if count > _MAX_SYMBOLS:
-            raise ValueError("too many symbols")
+        left = MAX_NAME_BYTES
         for index in range(1, count):
             entry = _SYMBOL.unpack_from(self._data, self._symbols + 24 * index)
             if entry[3]:
                 start = self._strings + entry[0]
-                yield self._data[start:start + (1 << 16)].split(b"\0", 1)[0]
+                end = self._data.find(b"\0", start, start + MAX_NAME)
+                left -= end - start + 1
+                if end < 0 or left < 0:
+                    raise ValueError("names without end")
+                yield self._data[start:end]
 
     def _damaged(self, error: Exception) -> UnreadableError:
         return UnreadableError(self.path, f"its symbol tables are damaged ({error})")

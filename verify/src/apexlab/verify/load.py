@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from apexlab.verify import examine
 from apexlab.verify.binary import TORCH_SYMBOL
 from apexlab.verify.errors import CannotError
-from apexlab.verify.findings import finding
+from apexlab.verify.findings import LOST_LATER, finding
 from apexlab.verify.link import demangle
 from apexlab.verify.report import Finding
+from apexlab.verify.scratch import scratch
 from apexlab.verify.site import Found, Subject
 
 SECONDS = 30.0  # for one extension; a healthy one takes milliseconds
@@ -35,9 +35,10 @@ TORCH_SECONDS = 300.0  # import torch from a cold network disk can take minutes
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the child said. `torch` None: torch was imported, else why not; `answers` by name."""
+    """What the child said. `torch` None: the torch that was judged was imported, else the finding
+    that says why not; `answers` by name."""
 
-    torch: str | None
+    torch: Finding | None
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -67,8 +68,8 @@ def load(subject: Subject, files: Iterable[Found], seconds: float = SECONDS,
     """Import `files` with the subject's Python; never raises for what they do."""
     wanted = [{"name": found.name, "module": found.stem, "layout": found.layout,
                "path": str(found.path)} for found in files]
-    with TemporaryDirectory(prefix="apexlab-load-") as folder:
-        cwd, logs = Path(folder, "empty"), Path(folder, "logs")
+    with scratch("load") as folder:
+        cwd, logs = folder / "empty", folder / "logs"
         cwd.mkdir()
         logs.mkdir()
         reading, writing = os.pipe()
@@ -95,8 +96,8 @@ def load(subject: Subject, files: Iterable[Found], seconds: float = SECONDS,
             os.close(reading)
             _end(process)
         text = (logs / "child").read_bytes()[-2000:].decode("utf-8", "replace").strip()
-    torch = answers.pop("torch", None)
-    return Loaded(_torch_error(torch, process.returncode, text), answers)
+    return Loaded(_torch_error(subject, answers.pop("torch", None), process.returncode, text),
+                  answers)
 
 
 def _child() -> str:
@@ -130,13 +131,28 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _torch_error(answer: dict[str, Any] | None, code: int, output: str) -> str | None:
+def _torch_error(subject: Subject, answer: dict[str, Any] | None, code: int, output: str,
+                 ) -> Finding | None:
     if answer is None:
         last = output.splitlines()[-1] if output else ""
         how = ("its import did not come back and was stopped" if code == -signal.SIGKILL
                else f"its import ended the process ({_status(code)})")
-        return f"{how}. {last}".strip()
-    return None if answer.get("ok") else f"{answer['kinds'][0]}: {answer['text']}"
+        return finding("torch-broken", error=f"{how}. {last}".strip())
+    if not answer.get("ok"):
+        return finding("torch-broken", error=f"{answer['kinds'][0]}: {answer['text']}")
+    judged, other = subject.torch, Path(answer["file"]).parent
+    if judged is not None and not same_file(judged.lib.parent, other):
+        # All that loads would have been loaded beside another torch than the one that was read.
+        return finding("torch-shadowed", judged=judged.lib.parent, other=other)
+    return None
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether both are there and the same."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def understood(name: str, answer: dict[str, Any] | None, found: Found, fill: dict[str, str],
@@ -149,8 +165,8 @@ def understood(name: str, answer: dict[str, Any] | None, found: Found, fill: dic
     if answer is None:
         return finding("not-loaded", reason="the process that imports ended early", **fill)
     if answer.get("ok"):
-        other = answer.get("file")
-        if other and Path(other).resolve() != found.path.resolve():
+        other = answer.get("file") or "a built-in module"
+        if not same_file(Path(other), found.path):
             return finding("shadowed", other=other, **fill)
         return None
     if "hang" in answer:
@@ -167,7 +183,8 @@ def understood(name: str, answer: dict[str, Any] | None, found: Found, fill: dic
 def _error(answer: dict[str, Any], found: Found, fill: dict[str, str]) -> Finding:
     text, kinds = answer["text"], answer["kinds"]
     if "ModuleNotFoundError" in kinds and answer.get("missing") == found.stem:
-        return finding("not-installed", why="its file is there", **fill)
+        return finding("not-installed", why="its file is there",
+                       advice=LOST_LATER.format(rebuild=fill["rebuild"]), **fill)
     for pattern in _PATTERNS:
         if match := pattern.text.search(text):
             group = match[1] if match.groups() else ""

@@ -33,12 +33,11 @@ class Search:
         names itself, `origin` its folder."""
         own = [Path(part.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(origin or ".")))
                for part in runpath if part]
-        for folder in (*own, *self._folders):
-            if (folder / name).is_file():
-                return folder / name
         cached = self._from_cache().get(name)
-        places = [Path(cached)] if cached else [Path(folder, name) for folder in _STANDARD]
-        return next((place for place in places if place.is_file()), None)
+        standard = [Path(cached)] if cached else [Path(folder, name) for folder in _STANDARD]
+        places = [*(folder / name for folder in (*own, *self._folders)), *standard]
+        # Not Path.is_file, which raises for a name of 10,000 letters or a folder that is closed.
+        return next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113
 
     def _from_cache(self) -> dict[str, str]:
         if self._cache is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from apexlab.verify import errors
+from apexlab.verify import errors, output
 
 GROUP = "apexlab.commands"
 
@@ -44,6 +44,15 @@ class Commands(click.Group):
                 raise errors.ApexlabError(f"The entry point {point.value} is not a click command.")
             return command
         return None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader of our output left (`apexlab image ... | head`): nothing is wrong. Caught
+            # here, since click itself would end with 1, which means a problem.
+            output.silence()
+            return errors.OK
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, SUMMARIES.get(name, "")) for name in self.list_commands(ctx)]
@@ -86,32 +95,30 @@ def main(args: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run the command line; the exit code. Prints an error as one paragraph on stderr."""
-    debug = "--debug" in argv
+    output.make_encodable()
     try:
         code = apexlab.main(argv, prog_name="apexlab", standalone_mode=False)
-    except click.ClickException as error:
-        if debug:
-            raise
-        error.show()
-        return error.exit_code
+        return code if isinstance(code, int) else errors.OK
     except (KeyboardInterrupt, click.Abort):
         click.echo("apexlab: interrupted", err=True)
         return errors.INTERRUPTED
-    except errors.ApexlabError as error:
-        if debug:
-            raise
+    except Exception as error:
+        if "--debug" in argv:
+            import traceback  # late, so that --help stays quick
+
+            traceback.print_exc()
+        return _said(error)
+
+
+def _said(error: Exception) -> int:
+    """Say what went wrong, on stderr; the exit code."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, errors.ApexlabError):
         click.echo(f"apexlab: {error}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output left (`apexlab matrix | head`): nothing is wrong, and Python
-        # must not complain either when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.OK
-    except Exception as error:
-        if debug:
-            raise
-        click.echo(
-            f"apexlab: internal error ({type(error).__name__}: {error}). This is a fault of "
-            "apexlab; `apexlab --debug ...` shows where, for a report.", err=True)
-        return errors.INTERNAL
-    return code if isinstance(code, int) else errors.OK
+    click.echo(
+        f"apexlab: internal error ({type(error).__name__}: {error}). This is a fault of "
+        "apexlab; `apexlab --debug ...` shows where, for a report.", err=True)
+    return errors.INTERNAL

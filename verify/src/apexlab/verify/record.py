@@ -8,6 +8,7 @@ it; this module is where both agree on its shape.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from apexlab.verify.arch import parse_archs, parse_target
 from apexlab.verify.errors import CannotError, UsageError
 
 SCHEMA = "apexlab.record/1"
+MAX_BYTES = 4 << 20  # a record with all that Apex has is about 10 kB
 IMAGE_PATH = Path("/opt/apexlab/record.json")
+# They end up in a command line that people copy, so nothing but a version may be in them.
+_VERSION = re.compile(r"[0-9A-Za-z.+_-]+")
 
 
 @dataclass(frozen=True)
@@ -71,27 +75,63 @@ class Record:
         return f"{'Apex' if self.source == 'apex' else self.source} {commit[:8]}"
 
 
-def parse_record(text: str, where: str) -> Record:
+def read_record(path: Path) -> Record:
+    """The record in the file `path`. Raises CannotError."""
+    try:
+        with path.open("rb") as file:
+            return parse_record(file.read(MAX_BYTES + 1), str(path))
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
+
+
+def parse_record(text: str | bytes, where: str) -> Record:
     """The record in `text`. Raises CannotError, naming `where`, if it is not one we can read."""
     try:
+        if len(text) > MAX_BYTES:
+            raise ValueError("it is too large to be one")
         data = json.loads(text)
         schema = data.pop("schema")
         if schema != SCHEMA:
             raise ValueError(f"its schema is {schema!r}, and this apexlab reads {SCHEMA}")
         known = {key: data[key] for key in Record.__dataclass_fields__ if key in data}
-        for name in ("apex", "torch", "toolkit", "python", "build", "wheel", "images"):
-            if not isinstance(known.get(name, {}), dict):
-                raise ValueError(f"{name} is not an object")
+        _check_types(known)
+        if not isinstance(data["built"], list):
+            raise ValueError("built is not a list")
         known["built"] = tuple(_built(entry) for entry in data["built"])
         known["archs"] = _texts(data["archs"])
         if known["archs"]:
             parse_archs(";".join(known["archs"]))
         known["requested"] = _texts(data["requested"])
-        return Record(**known)
-    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
-        raise CannotError(
-            f"The build record {where} cannot be read: {error}. Give the right one with "
-            "--record, or build again.") from error
+        if not known["requested"]:
+            raise ValueError("it asks for no extension, so any installation would do")
+        record = Record(**known)
+        # Python reads NaN and 1e999, and writes what no other JSON reader takes.
+        json.dumps(asdict(record), allow_nan=False)
+        return record
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
+        raise _unreadable(where, error) from error
+
+
+def _unreadable(where: str, error: Exception) -> CannotError:
+    what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return CannotError(f"The build record {where} cannot be read: {what}. Give the right one "
+                       "with --record, or build again.")
+
+
+def _check_types(known: dict[str, Any]) -> None:
+    """What later code relies on: objects and texts where they belong, versions that are ones."""
+    for name, kind in Record.__annotations__.items():
+        if kind == "str" and not isinstance(known.get(name, ""), str):
+            raise ValueError(f"{name} is not a text")
+        if kind.startswith("dict") and not isinstance(known.get(name, {}), dict):
+            raise ValueError(f"{name} is not an object")
+    for name in ("commit", "tree"):
+        if not isinstance(known["apex"].get(name), (str, type(None))):
+            raise ValueError(f"apex.{name} is not a text")
+    for name in ("version", "cuda"):
+        value = known["torch"].get(name)
+        if value is not None and not (isinstance(value, str) and _VERSION.fullmatch(value)):
+            raise ValueError(f"torch.{name} is not a version")
 
 
 def _texts(values: Any) -> tuple[str, ...]:

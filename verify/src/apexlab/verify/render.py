@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import StringIO
 
 from apexlab.verify.report import INFO, LOAD, ExtensionReport, Finding, Report
 
@@ -49,7 +50,9 @@ def _headline(report: Report) -> str:
             else "are there and fit, as far as their files tell")
     counted = f"{len(good)} of {len(expected)} extensions asked for {what}"
     if report.errors:
-        return report.errors[0].message.split(". ")[0].rstrip(".")
+        first = " ".join(report.errors[0].message.split(". ")[0].split()).rstrip(".")
+        more = len(report.errors) - 1
+        return f"{first}; {more} more below" if more else first
     if report.verdict == "incomplete":
         return f"{counted}; not everything asked for could be checked"
     return counted
@@ -92,16 +95,24 @@ def _finding(found: Finding) -> Iterator[Line]:
         yield Line("", f"  fix: {found.fix}")
 
 
-def print_report(report: Report, seconds: float | None, colour: bool | None) -> None:
-    """Write the report to stdout. `colour` None means: as the stream is."""
-    wanted = sys.stdout.isatty() if colour is None else colour
+def text(report: Report, seconds: float | None, colour: bool | None) -> str:
+    """The whole report. `colour` None means: as stdout is."""
+    wanted = sys.stdout is not None and sys.stdout.isatty() if colour is None else colour
+    shown = [replace(line, text=printable(line.text), mark=printable(line.mark))
+             for line in lines(report, seconds)]
     if not wanted:
-        for line in lines(report, seconds):
-            sys.stdout.write(f"{line.mark}{line.text}".rstrip() + "\n")
-        return
+        return "".join(f"{line.mark}{line.text}".rstrip() + "\n" for line in shown)
     # Late: importing rich takes as long as judging half of the extensions.
     from rich.console import Console
     from rich.text import Text
-    console = Console(force_terminal=True, soft_wrap=True, highlight=False)
-    for line in lines(report, seconds):
+    whole = StringIO()
+    console = Console(file=whole, force_terminal=True, soft_wrap=True, highlight=False)
+    for line in shown:
         console.print(Text.assemble((line.mark, _STYLES.get(line.style, "")), line.text))
+    return whole.getvalue()
+
+
+def printable(text: str) -> str:
+    """The text with its control characters spelt out: names and messages come from the very
+    files that are judged, and must not move the cursor or paint over the verdict."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from apexlab.verify.errors import CannotError
-from apexlab.verify.record import IMAGE_PATH, Record, parse_record
+from apexlab.verify.record import IMAGE_PATH, Record, read_record
 
 RECORD_NAME = "apexlab-record.json"
 MODULE, LIBRARY, PYTHON = "module", "library", "python"
@@ -25,6 +26,8 @@ _FILE = re.compile(
 _VERSION_LINE = re.compile(r"""^(\w+)\s*(?::[^=\n]*)?=\s*['"]([^'"]*)['"]""", re.MULTILINE)
 _LAYOUT_FOLDERS = ("", "apex", "apex/_extensions")
 _PYTHON_FOLDER = re.compile(r"python(\d+)\.(\d+)(t?)")
+_INFO = re.compile(r"apex-\d[^-]*\.dist-info")
+_MAX_VERSION_FILE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class Torch:
 
     @property
     def cuda_major(self) -> int | None:
-        return int(self.cuda.split(".")[0]) if self.cuda and self.cuda[0].isdigit() else None
+        found = re.match(r"[0-9]{1,4}(?=\.|$)", self.cuda or "")
+        return int(found[0]) if found else None
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ class Python:
 class Subject:
     """What is judged, located: `kind` "site" or "wheel", `label` its place in messages.
 
-    `paths` is the whole sys.path of the child that imports; `prepend` only goes before its own.
+    `package` is the folder apex/ that is imported, `clone` another one in the current folder;
+    `versions` are those that the dist-infos name (more than one: leftovers). `paths` is the whole
+    sys.path of the child that imports; `prepend` only goes before its own.
     """
 
     kind: str
@@ -78,13 +84,14 @@ class Subject:
     python: Python
     torch: Torch | None
     files: Mapping[str, Found]
-    has_package: bool
-    package_version: str | None
+    package: Path | None
+    versions: tuple[str, ...]
     record: Record | None
     record_path: str | None
     paths: tuple[str, ...] = ()
     prepend: tuple[str, ...] = ()
     platform: str = ""
+    clone: Path | None = None
 
     def find(self, name: str) -> Found | None:
         """The file of the extension `name`, which may be written with its leading underscore."""
@@ -98,19 +105,26 @@ def here() -> Python:
 
 
 def running_folders() -> tuple[Path, ...]:
-    """The folders that this interpreter imports from; never the current directory."""
-    return tuple(Path(entry) for entry in sys.path if entry and Path(entry).is_dir())
+    """The folders that this interpreter imports from, without the empty entry, which stands for
+    the current folder."""
+    # A folder that may not be read is passed over, as import does: /root's, for --user 1000.
+    return tuple(Path(entry) for entry in sys.path
+                 if entry and os.path.isdir(entry)  # noqa: PTH112
+                 and os.access(entry, os.R_OK | os.X_OK))
 
 
 def find_torch(folders: Iterable[Path]) -> Torch | None:
     """The torch that would be imported from `folders`; None if there is none with a version."""
-    spec = PathFinder.find_spec("torch", [str(folder) for folder in folders])
-    if spec is None or spec.origin is None:
+    package = find_package("torch", folders)
+    if package is None:
         return None
-    package = Path(spec.origin).parent
+    file = package / "version.py"
+    if not os.path.isfile(file):  # noqa: PTH113 - False, where Path raises for what is unreadable
+        return None
     try:
-        text = (package / "version.py").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        with file.open("rb") as opened:
+            text = opened.read(_MAX_VERSION_FILE).decode("utf-8", "replace")
+    except OSError:
         return None
     values = dict(_VERSION_LINE.findall(text))
     if "__version__" not in values:
@@ -119,15 +133,25 @@ def find_torch(folders: Iterable[Path]) -> Torch | None:
                  package / "lib")
 
 
-def find_files(folders: Iterable[Path], abi: str) -> dict[str, Found]:
+def find_package(name: str, folders: Iterable[Path]) -> Path | None:
+    """The folder of the package `name` that would be imported from `folders`. One without
+    __init__.py, as an interrupted uninstall leaves it, counts for nothing."""
+    spec = PathFinder.find_spec(name, [str(folder) for folder in folders])
+    origin = Path(spec.origin) if spec and spec.origin else None
+    return origin.parent if origin and origin.stem == "__init__" else None
+
+
+def find_files(folders: Iterable[Path], abi: str, package: Path | None) -> dict[str, Found]:
     """Every file in `folders` that can be an extension of Apex, by its name.
 
-    The first folder wins, as it does for import; within one, a file for this Python.
+    The first folder wins, as it does for import; within one, a file for this Python. Inside of
+    apex/ only the one `package` that is imported counts.
     """
     found: dict[str, Found] = {}
     for folder in folders:
         here: dict[str, Found] = {}
-        for layout in _LAYOUT_FOLDERS:
+        own = package is None or folder == package.parent
+        for layout in _LAYOUT_FOLDERS if own else ("",):
             for entry in _files_of(folder / layout, layout):
                 before = here.get(entry.name)
                 if before is None or _rank(entry, abi) < _rank(before, abi):
@@ -141,12 +165,8 @@ def _rank(entry: Found, abi: str) -> tuple[bool, bool, bool]:
 
 
 def _files_of(folder: Path, layout: str) -> list[Found]:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - thousands of names, and no Path each
-    except OSError:
-        return []
     found = []
-    for name in names:
+    for name in _names(folder):
         if match := _FILE.fullmatch(name):
             kind = LIBRARY if name.startswith("_") else MODULE
             found.append(Found(match["name"], folder / name, kind, match["tag"]))
@@ -156,26 +176,51 @@ def _files_of(folder: Path, layout: str) -> list[Found]:
     return found
 
 
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - thousands of names, and no Path each
+    except PermissionError as error:
+        raise CannotError(f"The folder {folder} cannot be read, so nothing is said about what it "
+                          "holds. Run this as a user who may read it.") from error
+    except OSError:
+        return []
+
+
 def running_site(record: Record | None = None, record_path: str | None = None) -> Subject:
     """Apex as this interpreter would import it."""
     folders = running_folders()
     # The stdlib's own extension modules are not candidates, and listing them costs time.
     candidates = [folder for folder in folders if folder.name != "lib-dynload"]
-    return _site(candidates, "this environment", here(), tuple(sys.path), (), record, record_path,
-                 IMAGE_PATH)
+    subject = _site(candidates, "this environment", here(), tuple(sys.path), (), record,
+                    record_path, IMAGE_PATH)
+    return replace(subject, clone=find_clone(subject.package))
+
+
+def find_clone(package: Path | None) -> Path | None:
+    """A package apex in the current folder that is not `package`: a program that is started beside
+    a clone imports the clone, whatever is installed."""
+    try:
+        clone = find_package("apex", [Path.cwd()])
+        return clone if clone and (package is None or not clone.samefile(package)) else None
+    except OSError:  # the current folder was removed
+        return None
 
 
 def folder_site(folder: Path, record: Record | None = None, record_path: str | None = None,
                 ) -> Subject:
     """Apex in the site-packages folder `folder`, imported with that environment's Python."""
     folder = folder.resolve()
-    return _site([folder], str(folder), python_of(folder), (), (str(folder),), record,
-                 record_path, None)
+    python = python_of(folder)
+    # torch may lie elsewhere on this Python's path: pip install --target, a .pth file.
+    more = running_folders() if python == here() else ()
+    return _site([folder], str(folder), python, (), (str(folder),), record, record_path, None, more)
 
 
 def python_of(folder: Path) -> Python:
     """The Python of the environment that a site-packages folder belongs to; else the running one,
     which is also taken for a bare folder (pip install --target)."""
+    if folder.is_relative_to(Path(sys.prefix).resolve()):
+        return here()
     for parent in folder.parents:
         if match := _PYTHON_FOLDER.fullmatch(parent.name):
             version = f"{match[1]}.{match[2]}"
@@ -190,25 +235,34 @@ def python_of(folder: Path) -> Python:
 def _site(
     folders: list[Path], label: str, python: Python, paths: tuple[str, ...],
     prepend: tuple[str, ...], record: Record | None, record_path: str | None,
-    image_record: Path | None,
+    image_record: Path | None, more_for_torch: Iterable[Path] = (),
 ) -> Subject:
-    package = next((folder for folder in folders if (folder / "apex").is_dir()), None)
-    infos = [info for folder in folders for info in sorted(folder.glob("apex-*.dist-info"))]
+    package = find_package("apex", folders)
+    infos = _infos(folders)
     if record is None:
         places = [info / RECORD_NAME for info in infos] + ([image_record] if image_record else [])
-        place = next((place for place in places if place.is_file()), None)
+        place = next((place for place in places if _is_there(place)), None)
         if place is not None:
             record, record_path = read_record(place), str(place)
-    version = infos[0].name.removeprefix("apex-").removesuffix(".dist-info") if infos else None
-    return Subject(
-        "site", label, python, find_torch(folders), find_files(folders, python.abi),
-        package is not None, version, record, record_path, paths, prepend)
+    versions = tuple(info.name.removeprefix("apex-").removesuffix(".dist-info") for info in infos)
+    torch, files = find_torch([*folders, *more_for_torch]), find_files(folders, python.abi, package)
+    return Subject("site", label, python, torch, files, package, versions, record, record_path,
+                   paths, prepend)
 
 
-def read_record(path: Path) -> Record:
-    """The record in the file `path`. Raises CannotError."""
+def _is_there(path: Path) -> bool:
     try:
-        return parse_record(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotError(f"The build record {path} cannot be read: {error}. Give the right one "
-                          "with --record, or build again.") from error
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # what hinders us is said when it is read; it is not "no record"
+
+
+def _infos(folders: Iterable[Path]) -> list[Path]:
+    """Apex's dist-info folders: those of the first place that has one, for it is the one that is
+    imported, and another place's record would speak of other files."""
+    for folder in folders:
+        if names := [name for name in _names(folder) if _INFO.fullmatch(name)]:
+            return [folder / name for name in names]
+    return []

@@ -6,6 +6,7 @@ what is written has an upper bound, whatever the archive says about its sizes.
 
 from __future__ import annotations
 
+import errno
 import re
 import stat
 import sys
@@ -14,17 +15,18 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 
 from apexlab.verify import site
-from apexlab.verify.errors import UnreadableError
+from apexlab.verify.errors import CannotError, UnreadableError
+from apexlab.verify.record import MAX_BYTES as MAX_RECORD
 from apexlab.verify.record import Record, parse_record
+from apexlab.verify.scratch import scratch
 
 MAX_MEMBERS = 100_000
 MAX_BYTES = 4 << 30  # a wheel with everything and debug information is about 0.2 GB unpacked
-MAX_RECORD = 4 << 20
 _STEP = 1 << 20
-_TAG = re.compile(r"-cp(\d)(\d+)-(cp|abi3)[^-]*-([^-]+)\.whl")
+_TAG = re.compile(r"-cp(\d)(\d+)-(?:cp\d+|abi3)(t?)-([^-]+)\.whl", re.ASCII)
+_PACKAGE = "apex/__init__.py"
 
 
 @contextmanager
@@ -34,8 +36,7 @@ def unpacked(path: Path, record: Record | None = None, record_path: str | None =
 
     Raises UnreadableError for an archive that cannot be read or is not to be trusted.
     """
-    with TemporaryDirectory(prefix="apexlab-wheel-") as folder:
-        root = Path(folder)
+    with scratch("wheel") as root:
         try:
             with zipfile.ZipFile(path) as archive:
                 names = _checked_names(path, archive)
@@ -46,6 +47,9 @@ def unpacked(path: Path, record: Record | None = None, record_path: str | None =
         except (OSError, RuntimeError, NotImplementedError, ValueError, EOFError, KeyError,
                 zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
             # RuntimeError is what zipfile raises for an encrypted member.
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise CannotError(f"{path} cannot be unpacked into {root}: {error.strerror}. Make "
+                                  "room there, or set TMPDIR to another folder.") from error
             raise UnreadableError(path, f"it is not a sound wheel ({error})") from error
         if record is None and inside is not None:
             record, record_path = inside
@@ -57,15 +61,17 @@ def _subject(path: Path, names: list[str], root: Path, record: Record | None,
     python = site.here()
     tag = _TAG.search(path.name)
     if tag:
-        version, abi = f"{tag[1]}.{tag[2]}", f"{tag[1]}{tag[2]}"
-        if version != python.version:
+        version, abi = f"{tag[1]}.{tag[2]}", f"{tag[1]}{tag[2]}{tag[3]}"
+        # An abi3 wheel, with libraries for torch.ops, is for every later Python too.
+        later = "-abi3-" in path.name and sys.version_info >= (int(tag[1]), int(tag[2]))
+        if abi != python.abi and not later:
             python = site.Python(version, abi, None)
-    dists = [name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA")]
-    parts = dists[0].removesuffix(".dist-info").split("-") if dists else []
+    infos = [name.removesuffix(".dist-info/METADATA").partition("-")[2] for name in names
+             if name.endswith(".dist-info/METADATA")]
+    package = root / "apex" if _PACKAGE in names else None
     return site.Subject(
         "wheel", path.name, python, site.find_torch(site.running_folders()),
-        site.find_files([root], python.abi), any(name.startswith("apex/") for name in names),
-        parts[1] if len(parts) > 1 else None, record, record_path,
+        site.find_files([root], python.abi, package), package, tuple(infos), record, record_path,
         paths=(str(root), *sys.path), platform=tag[4] if tag else "")
 
 
@@ -114,8 +120,5 @@ def _record_inside(path: Path, archive: zipfile.ZipFile, names: list[str],
     if name is None:
         return None
     with archive.open(name) as file:
-        text = file.read(MAX_RECORD + 1)
-    if len(text) > MAX_RECORD:
-        raise UnreadableError(path, "its build record is too large to be one")
-    where = f"{path.name}!{name}"
-    return parse_record(text.decode("utf-8"), where), where
+        where = f"{path.name}!{name}"
+        return parse_record(file.read(MAX_RECORD + 1), where), where

@@ -1,0 +1,1 @@
+"""Shims: each loads its library and gives its functions their old names."""

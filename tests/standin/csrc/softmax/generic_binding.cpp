@@ -1,0 +1,2 @@
+#define SOFTMAX_MASKED
+#include "binding.h"

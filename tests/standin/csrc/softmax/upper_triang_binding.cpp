@@ -1,0 +1,2 @@
+#define SOFTMAX_CAUSAL
+#include "binding.h"
