@@ -124,7 +124,7 @@ def test_another_source_than_apex_is_named_at_the_top(sound, record_of, tmp_path
     (tmp_path / "record.json").write_text(record.to_json())
     done = apexlab("--site", sound, "--level", "static", "--record", tmp_path / "record.json")
     second = done.stdout.splitlines()[1]
-    assert "mimic 5c8860f1" in second and "Apex" not in second
+    assert "mimic 5c8860f1 (this is not NVIDIA Apex)" in second
 
 
 def test_pipes_get_no_colours_and_force_color_gets_them(sound, required):

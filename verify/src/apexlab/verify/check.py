@@ -5,6 +5,7 @@ The one place that knows the order of the steps; each step is a module of its ow
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ def check(subject: Subject, options: Options) -> Report:
         subject.python.version, torch.version if torch else None, torch.cuda if torch else None,
         driver_version(), devices)
     return judge(subject, wanted, seen, loaded, environment,
-                 Request(options.level, options.allow_no_gpu, blocked))
+                 Request(options.level, options.allow_no_gpu, blocked,
+                         constrained=bool(os.environ.get("PIP_CONSTRAINT"))))
 
 
 def _load(subject: Subject, seen: Iterable[Seen], options: Options) -> load.Loaded | None:

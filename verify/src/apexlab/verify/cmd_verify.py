@@ -30,7 +30,7 @@ def verify(
     record_file: Path | None, arch: Arch | None, require: tuple[str, ...], as_json: bool,
     allow_no_gpu: bool,
 ) -> int:
-    """Judge an installed Apex, or a wheel: present, fitting, loading, running.
+    """Judge an installed Apex, or a wheel: present, fitting, loading.
 
     What is expected comes from the build record; without one from --require; without both it is
     the profile core. Exit codes: 0 ok, 1 a problem was found, 4 not everything asked for could be

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from apexlab.verify import extensions
 from apexlab.verify.record import Record
 
+_CORE = "the profile core"
+
 
 @dataclass(frozen=True)
 class Expectations:
@@ -23,6 +25,11 @@ class Expectations:
 
     def __contains__(self, name: object) -> bool:
         return name in self.why
+
+    def why_not(self, name: str) -> str:
+        """Why an extension is not expected."""
+        optional = self.basis == _CORE and name in extensions.OPTIONAL_WITHOUT_RECORD
+        return f"{'optional in' if optional else 'not part of'} {self.basis}"
 
 
 def expectations(record: Record | None, require: Iterable[str] = ()) -> Expectations:
@@ -38,4 +45,4 @@ def expectations(record: Record | None, require: Iterable[str] = ()) -> Expectat
     core = [extension.name for extension in extensions.of_flags(extensions.CORE_FLAGS)
             if extension.name not in extensions.OPTIONAL_WITHOUT_RECORD]
     return Expectations(
-        dict.fromkeys(core, "it belongs to the profile core"), "the profile core")
+        dict.fromkeys(core, f"it belongs to {_CORE}"), _CORE)

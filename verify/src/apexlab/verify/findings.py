@@ -143,8 +143,9 @@ KINDS = (
     Kind("not-loaded", INCOMPLETE, "{name} was not imported: {reason}.", "Run it again."),
     # The level run.
     Kind("no-gpu", INCOMPLETE, "No GPU is visible, so it was not checked that the kernels run; "
-         "everything up to load is {so_far}.", "Start it with a GPU (docker run --gpus all ...), "
-         "or ask for what can be checked here: --level load."),
+         "everything up to load is {so_far}.", "Ask for what can be "
+         "checked here: --level load. With a GPU (docker run --gpus all ...) this version also "
+         "checks that there is code for it, and not yet that the code runs."),
     Kind("run-unproven", INCOMPLETE, "This version of apexlab checks what is there and that it "
          "loads; it does not prove yet that the kernels run. Everything up to load is {so_far}.",
          "Ask for what it checks: --level load."),

@@ -33,11 +33,12 @@ _NOTHING_THERE = {"python-only", "apex-missing", "wrong-package"}
 @dataclass(frozen=True)
 class Request:
     """What was asked: the level, and whether to be content without a GPU; `blocked` says why
-    nothing could be imported here."""
+    nothing could be imported here; `constrained` that pip is kept from replacing torch."""
 
     level: str
     allow_no_gpu: bool = False
     blocked: Finding | None = None
+    constrained: bool = False
 
 
 def judge(
@@ -47,7 +48,7 @@ def judge(
     """The whole report. `loaded` is None where nothing was imported."""
     judged = (_extension(subject, one, wanted, loaded) for one in seen)
     reports = tuple(one for one in judged if one is not None)
-    causes = [*_whole(subject, wanted, seen, reports, loaded)]
+    causes = [*_whole(subject, wanted, seen, reports, loaded, request)]
     covered = {found.code for found in causes}
     if not covered & _NOTHING_THERE:
         causes += _grouped(reports, hidden=_explained(covered))
@@ -96,7 +97,7 @@ def _extension(subject: Subject, seen: Seen, wanted: Expectations, loaded: Loade
     binary = seen.binary
     return ExtensionReport(
         name=seen.name, expected=expected,
-        why=wanted.why.get(seen.name, f"not part of {wanted.basis}"),
+        why=wanted.why.get(seen.name, wanted.why_not(seen.name)),
         status=_status(seen, expected, imported, found),
         path=str(seen.found.path) if seen.found else None,
         sha256=binary.sha256 if binary else None,
@@ -137,7 +138,7 @@ def _has_error(found: Iterable[Finding]) -> bool:
 
 def _whole(
     subject: Subject, wanted: Expectations, seen: tuple[Seen, ...],
-    reports: tuple[ExtensionReport, ...], loaded: Loaded | None,
+    reports: tuple[ExtensionReport, ...], loaded: Loaded | None, request: Request,
 ) -> Iterator[Finding]:
     """Findings about the installation as a whole, which explain those about its parts."""
     compiled = tuple(one.found for one in seen if one.found and one.found.layout != PYTHON)
@@ -148,7 +149,7 @@ def _whole(
         code = "torch-missing" if subject.kind == "site" else "torch-unknown"
         yield finding(code, where=subject.label, record_torch=hint)
     elif record_torch and record_torch != subject.torch.version:
-        yield _replaced(subject, subject.torch.version, record_torch, reports)
+        yield _replaced(subject, subject.torch.version, record_torch, reports, request)
     if loaded is not None and loaded.torch is not None:
         yield loaded.torch
 
@@ -177,14 +178,16 @@ def _package(subject: Subject, wanted: Expectations, compiled: tuple[Found, ...]
 
 
 def _replaced(subject: Subject, torch: str, built_for: str,
-              reports: Iterable[ExtensionReport]) -> Finding:
+              reports: Iterable[ExtensionReport], request: Request) -> Finding:
     needs = next((one.message for report in reports for one in report.findings
                   if one.code == "torch-abi-mismatch"), "")
     symbol = " " + needs.replace(" was built for another torch: it", "") if needs else ""
     # A wheel is not installed yet, so nobody replaced anything: it belongs to another torch.
     code = "torch-replaced" if subject.kind == "site" else "torch-differs"
+    # What protects torch in an image would refuse the way back, too.
+    lift = "PIP_CONSTRAINT= " if request.constrained else ""
     return finding(code, torch=torch, built_for=built_for, symbol=symbol,
-                   install=install_line(built_for), rebuild=rebuild_line(subject))
+                   install=lift + install_line(built_for), rebuild=rebuild_line(subject))
 
 
 def install_line(version: str) -> str:

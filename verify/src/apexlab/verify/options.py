@@ -52,7 +52,8 @@ _folder = click.Path(exists=True, file_okay=False, path_type=Path)
 
 level = click.option(
     "--level", type=click.Choice(LEVELS), default=RUN, show_default=True,
-    help="How far to go: read the files, import them, run their kernels.")
+    help="How far to go: read the files, import them, or run their kernels. This version "
+         "goes up to load, so run ends with 4.")
 wheel = click.option("--wheel", type=_file, metavar="FILE", help="Judge a wheel.")
 site = click.option(
     "--site", type=_folder, metavar="DIR",

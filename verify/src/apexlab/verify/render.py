@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 
+from apexlab.verify.extensions import BY_NAME
 from apexlab.verify.report import INFO, LOAD, ExtensionReport, Finding, Report
 
 _STYLES = {
@@ -62,7 +63,9 @@ def _versions(report: Report) -> str:
     here = report.environment
     parts = [f"torch {here.torch}" if here.torch else "no torch"]
     # The source's own name: what was not built from Apex must never read as Apex.
-    parts.append(report.record.short_source if report.record else "no build record")
+    source = report.record.short_source if report.record else "no build record"
+    other = report.record is not None and report.record.source != "apex"
+    parts.append(f"{source} (this is not NVIDIA Apex)" if other else source)
     if report.kind == "wheel":
         parts.append(report.subject)
     elif here.devices:
@@ -78,9 +81,19 @@ def _table(extensions: tuple[ExtensionReport, ...]) -> Iterator[Line]:
     yield Line("", f"{'extension':{name_width}}  {'status':13}  {'kernels':>7}  code for", "head")
     for one in extensions:
         code = " ".join((*one.targets, *one.ptx)) or ("-" if one.path else "")
-        kernels = "" if one.sha256 is None else "?" if one.kernels is None else str(one.kernels)
+        kernels = _kernels(one)
         yield Line(f"{one.name:{name_width}}  {one.status:13}", f"  {kernels:>7}  {code}",
                    one.status)
+
+
+def _kernels(one: ExtensionReport) -> str:
+    """The number of kernels, or in a word why there is none to count."""
+    known = BY_NAME.get(one.name)
+    if one.sha256 is None:
+        return ""
+    if known is not None and not one.kernels and known.device_code != "kernels":
+        return "cuBLAS" if known.device_code == "empty" else "-"
+    return "?" if one.kernels is None else str(one.kernels)
 
 
 def _finding(found: Finding) -> Iterator[Line]:
