@@ -7,14 +7,22 @@ BIN     := $(VENV)/bin
 RINGS   ?= unit,torch
 SHELL   := /bin/bash
 
-# Each variable that was given becomes the option of the same name. An empty one is handed on as
-# well, so that `make image TORCH=` is refused and not silently taken for "no such wish".
-option = $(if $(filter-out undefined,$(origin $(1))),--$(2) '$($(1))')
-IMAGE_OPTIONS = $(call option,TORCH,torch) $(call option,CUDA,cuda) $(call option,APEX_REF,apex-ref) \
-	$(if $(filter-out undefined default environment,$(origin PYTHON)),--python '$(PYTHON)') \
-	$(call option,TARGET,target) $(call option,BASE,base) $(call option,APEX_SOURCE,apex-source) \
-	$(call option,ARCHS,archs) $(call option,PROFILE,profile) $(call option,JOBS,jobs) \
-	$(call option,MEMORY,memory) $(call option,TAG,tag) $(if $(DRY_RUN),--dry-run)
+# Each variable on make's command line becomes the option of the same name, word for word. An empty
+# one is handed on as well, so that `make image TORCH=` is refused and not silently taken for "no
+# such wish". The environment is left out, since names such as TARGET, TAG and PYTHON are common
+# there and would build something else than what was typed; `image` says what it left out.
+given  = $(filter command,$(origin $(1)))
+quoted = '$(subst ','\'',$(value $(1)))'
+option = $(if $(call given,$(1)),--$(2) $(call quoted,$(1)))
+IMAGE_OPTIONS = $(call option,TORCH,torch) $(call option,CUDA,cuda) $(call option,PYTHON,python) \
+	$(call option,APEX_REF,apex-ref) $(call option,TARGET,target) $(call option,BASE,base) \
+	$(call option,APEX_SOURCE,apex-source) $(call option,ARCHS,archs) \
+	$(call option,PROFILE,profile) $(call option,JOBS,jobs) $(call option,MEMORY,memory) \
+	$(call option,TAG,tag) $(if $(call given,DRY_RUN),--dry-run)
+VARIABLES := TORCH CUDA PYTHON APEX_REF TARGET BASE APEX_SOURCE ARCHS PROFILE JOBS MEMORY TAG DRY_RUN
+stray = $(foreach name,$(VARIABLES),$(if $(filter environment,$(origin $(name))),$(name)))
+warn_of_strays = $(if $(strip $(stray)),$(warning in the environment, so not used: $(strip $(stray)). \
+	Write them behind the target))
 
 .DEFAULT_GOAL := help
 .PHONY: help try image wheel verify bench matrix base-images test lint generate clean
@@ -25,8 +33,9 @@ help: ## Show this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables of image and wheel: TORCH CUDA PYTHON APEX_REF TARGET BASE APEX_SOURCE ARCHS"
-	@echo "PROFILE JOBS MEMORY TAG DRY_RUN=1.  Of test: RINGS=unit,torch,cuda,docker,gpu or all."
+	@echo "Variables of image and wheel, behind the target: TORCH CUDA PYTHON APEX_REF TARGET BASE"
+	@echo "APEX_SOURCE ARCHS PROFILE JOBS MEMORY TAG DRY_RUN=1."
+	@echo "Of test: RINGS=unit,torch,cuda,docker,gpu or all."
 	@echo "make ends with 2 on any failure; '$(BIN)/apexlab' has the exit codes of the README."
 
 # The environment of the commands and of the tests, made anew when a dependency changes.
@@ -38,14 +47,13 @@ $(VENV)/ok: pyproject.toml build/pyproject.toml verify/pyproject.toml bench/pypr
 	@touch $@
 
 try: ## Compile, check and sabotage without Docker or a GPU (5 GB, at most 10 minutes)
-	@$(PYTHON3) build/scripts/try_it.py $(if $(APEX_SOURCE),--source '$(APEX_SOURCE)')
+	@$(PYTHON3) build/scripts/try_it.py $(call option,APEX_SOURCE,source)
 
 image: $(VENV)/ok ## Build an image: TORCH=2.4 CUDA=12.4
-	@$(BIN)/apexlab image $(IMAGE_OPTIONS)
+	@$(warn_of_strays)$(BIN)/apexlab image $(IMAGE_OPTIONS)
 
-wheel: TARGET := wheel
 wheel: $(VENV)/ok ## Build only the wheel of a cell, into dist/
-	@$(BIN)/apexlab image $(IMAGE_OPTIONS)
+	@$(warn_of_strays)$(BIN)/apexlab image $(IMAGE_OPTIONS) --target wheel
 
 verify: ## Judge the image built last (all GPUs of this host, if it has any)
 	docker run --rm $(if $(wildcard /dev/nvidiactl),--gpus all) apexlab verify
@@ -60,7 +68,7 @@ base-images: $(VENV)/ok ## Build the CUDA base images without a registry: CUDA=1
 	@$(BIN)/apexlab base-images $(call option,CUDA,cuda)
 
 test: $(VENV)/ok ## Run the tests: RINGS=unit,torch (the default), or all
-	APEXLAB_RINGS='$(RINGS)' $(BIN)/python -m pytest
+	APEXLAB_RINGS=$(call quoted,RINGS) $(BIN)/python -m pytest
 
 lint: $(VENV)/ok ## Run ruff, mypy, shellcheck, hadolint and the rest
 	$(BIN)/ruff check

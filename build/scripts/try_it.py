@@ -28,8 +28,17 @@ PYTHONS = ((3, 10), (3, 14))
 NEEDED_GB = 9
 
 
+# What a person's shell may hold for builds of Apex; it would spoil the accident that is shown.
+ENVIRON = {key: value for key, value in os.environ.items() if not key.startswith("APEX_")}
+
+
 class TryError(Exception):
-    """The chain cannot go on; the message says why and what to do."""
+    """The chain cannot go on; the message says why and what to do. `code` is as the README has it:
+    1 where a step failed, 2 for a bad request, 4 where this machine lacks something."""
+
+    def __init__(self, message: str, code: int = 4) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def say(text: str) -> None:
@@ -40,12 +49,20 @@ def run(*command: str | Path, ok: tuple[int, ...] = (0,), **env: str) -> int:
     """Run one step with its output shown; TryError unless its exit code is in `ok`."""
     shown = " ".join(str(part) for part in command)
     say(f"\n$ {shown.replace(str(ROOT) + '/', '')}")
-    code = subprocess.run([str(part) for part in command], env={**os.environ, **env}).returncode
+    code = subprocess.run([str(part) for part in command], env={**ENVIRON, **env}).returncode
     if code == 130:
         raise KeyboardInterrupt
     if code not in ok:
-        raise TryError(f"The step `{shown}` ended with exit code {code}; its own words are above.")
+        raise TryError(f"The step `{shown}` ended with exit code {code}; its own words are above.",
+                       code=1)
     return code
+
+
+def check_source(source: Path) -> None:
+    """`apexlab compile` looks closer, but only after gigabytes were installed."""
+    if not (source / "setup.py").is_file() or not (source / "csrc").is_dir():
+        raise TryError(f"{source} is not an Apex source tree: give APEX_SOURCE the folder that "
+                       "holds setup.py, apex/ and csrc/.", code=2)
 
 
 def check_host(folder: Path) -> None:
@@ -134,6 +151,7 @@ def show_sabotage(folder: Path, toolkit: Path, source: Path) -> None:
 
 
 def chain(folder: Path, source: Path) -> None:
+    check_source(source)
     check_host(folder)
     folder.mkdir(exist_ok=True)
     toolkit = make_toolkit(folder)
@@ -165,7 +183,7 @@ def main() -> int:
     except TryError as error:
         print(f"make try: {error} What is done stays in {args.folder}; "
               "`make try` goes on from there.", file=sys.stderr)
-        return 1
+        return error.code
     except KeyboardInterrupt:
         print("\nmake try: interrupted; `make try` goes on from here.", file=sys.stderr)
         return 130

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apexlab.build.failures import TABLE, classify, last_errors
+from apexlab.build.failures import TABLE, classify, errors_of
 
 LOGS = {
     "disk-full": "/usr/bin/ld: final link failed: No space left on device",
@@ -67,7 +67,15 @@ def test_a_sound_log_is_no_known_failure():
     assert classify(log, 1)[0] == "unknown"
 
 
-def test_an_unknown_failure_shows_its_last_errors():
+def test_the_compilers_first_errors_count_and_not_pythons_report_of_them():
+    log = "\n".join([
+        "a.cpp:3:5: error: first", *[f"a.cpp:{number}: error: more" for number in range(40)],
+        "Traceback (most recent call last):", "RuntimeError: Error compiling objects"])
+    assert errors_of(log).startswith("  a.cpp:3:5: error: first")
+    assert "Traceback" not in errors_of(log)
+
+
+def test_an_unknown_failure_shows_its_errors():
     log = "\n".join([
         "[1/2] g++ -Werror -c a.cpp", "a.cpp:3:5: error: 'foo' was not declared in this scope",
         *[f"note {number}" for number in range(40)], "ninja: build stopped: subcommand failed."])
@@ -77,4 +85,4 @@ def test_an_unknown_failure_shows_its_last_errors():
 
 
 def test_a_log_without_errors_shows_its_end():
-    assert last_errors("one\ntwo\n\n") == "  one\n  two"
+    assert errors_of("one\ntwo\n\n") == "  one\n  two"

@@ -23,7 +23,7 @@ TORCH = TorchFacts("cp311", "linux-x86_64", PACKAGES, "2.6.0+cu124", "abc", "12.
 TOOLKIT = Toolkit(Path("/usr/local/cuda"), "the usual place", "12.4.131",
                   ("sm_70", "sm_80", "sm_90", "compute_90"),
                   frozenset({*TORCH_HEADERS, PROFILER_HEADER}), None, True)
-HOST = Host(TORCH, TOOLKIT, Compiler("g++", "gcc", "12.2.0"), "", "13", "9", 50 * GIB, "/tmp",
+HOST = Host(TORCH, TOOLKIT, Compiler("g++", "gcc", "12.2.0"), {}, "13", "9", 50 * GIB, "/tmp",
             choose(8, 32 * GIB, 2), True)
 REQUEST = Request("env", ("cuda_ext",), ("amp_C",), "core", parse_archs("8.0,9.0+PTX"), {})
 
@@ -62,18 +62,23 @@ def test_a_good_host_has_no_findings():
         (torch(packages={**PACKAGES, "setuptools": "63.4"}), "package-old"),
         (torch(headers=False), "python-headers"),
         (replace(HOST, toolkit=None), "nvcc-missing"),
-        (replace(HOST, toolkit=None, cuda_home="/usr/local/cuda:/opt/cuda"), "cuda-home-list"),
+        (replace(HOST, toolkit=None, environ={"CUDA_HOME": "/usr/local/cuda:/opt/cuda"}),
+         "cuda-home-list"),
         (toolkit(version="12.6.85"), "cuda-mismatch"),
         (toolkit(version="13.0.88"), "cuda-mismatch"),
         (toolkit(headers=frozenset({*TORCH_HEADERS})), "headers-missing"),
         (toolkit(headers=frozenset({PROFILER_HEADER})), "headers-missing"),
         (toolkit(cudart_linkable=False), "cudart-missing"),
         (replace(HOST, compiler=None), "compiler-missing"),
+        (replace(HOST, environ={"CC": "no-such"}), "compiler-missing"),
+        (replace(HOST, environ={"CC": "gcc-14"}, cc=Compiler("gcc-14", "gcc", "14.1.0")),
+         "compiler-new"),
         (gcc("14.1.0"), "compiler-new"),
         (gcc("8.3.0"), "compiler-old"),
         (torch(unknown_archs=("9.0+PTX",)), "arch-torch"),
         (toolkit(targets=("sm_80",)), "arch-nvcc"),
         (replace(HOST, disk_free=GIB), "disk-low"),
+        (replace(HOST, noexec=True), "scratch-noexec"),
         (memory(0.5), "memory-low"),
         (memory(2), "memory-tight"),
     ],
@@ -93,6 +98,10 @@ def test_a_runtime_without_a_link_is_enough():
 
 def test_a_toolkit_that_the_matrix_does_not_know_sets_no_bounds():
     assert codes(replace(gcc("99.0.0"), gcc_max=None, gcc_min=None)) == []
+
+
+def test_an_architecture_that_nobody_builds_for_may_be_unknown_to_torch():
+    assert codes(torch(unknown_archs=("12.0",))) == []
 
 
 def test_an_architecture_with_a_suffix_is_left_to_nvcc():

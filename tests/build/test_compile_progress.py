@@ -1,6 +1,7 @@
 """How far a build is, told from its output."""
 
-from apexlab.build.progress import Display, Tracker
+from apexlab.build.display import Display
+from apexlab.build.progress import Tracker
 
 OUTPUT = (
     (0.0, "running build_ext"),
@@ -19,7 +20,7 @@ def test_extensions_files_and_seconds():
     shown = [text for now, line in OUTPUT if (text := tracker.feed(line, now))]
     assert shown == [
         "[1/13] apex_C", "[1/13] apex_C: 1 of 1 files", "[2/13] amp_C",
-        "[2/13] amp_C: 1 of 2 files", "[2/13] amp_C: 2 of 2 files"]
+        "[2/13] amp_C: 1 of 2 files", "[2/13] amp_C: 2 of 2 files", "packing"]
     assert tracker.seconds == {"apex_C": 4.0, "amp_C": 6.0}
 
 
@@ -31,17 +32,17 @@ def test_more_extensions_than_expected_never_read_three_of_two():
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys):
-    with Display(2, terminal=False) as display:
-        for _, line in OUTPUT:
-            display.line(line)
+    with Display("compile", terminal=False) as display:
+        display.line("[2/2] amp_C: 2 of 2 files")
     out, err = capsys.readouterr()
     assert out == ""
-    assert "  0:00 [2/2] amp_C: 2 of 2 files" in err.splitlines()
+    assert err == "  0:00 [2/2] amp_C: 2 of 2 files\n"
 
 
-def test_a_terminal_gets_one_live_line(capsys):
-    with Display(2, terminal=True) as display:
-        for _, line in OUTPUT:
-            display.line(line)
-        assert display.tracker.index == 2
-    assert "0:00 [2/2]" not in capsys.readouterr().err
+def test_a_terminal_gets_one_live_line_and_the_output_of_a_failed_step_stays(capsys):
+    with Display("compile", terminal=True) as display:
+        display.line("[2/2] amp_C: 2 of 2 files")
+        display.line("| [error] it broke")
+    err = capsys.readouterr().err
+    assert "0:00 [2/2]" not in err
+    assert "| [error] it broke" in err

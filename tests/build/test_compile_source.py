@@ -40,6 +40,14 @@ def test_the_missing_part_is_named(tree, missing):
         inspect(tree)
 
 
+@pytest.mark.parametrize("name", ["setup.py", "apex", "csrc"])
+def test_a_part_of_the_wrong_kind_is_missing(tree, name):
+    (tree / name).rename(tree / "elsewhere")
+    (tree / name).mkdir() if name == "setup.py" else (tree / name).write_text("")
+    with pytest.raises(SourceError, match=f"it has no {name}"):
+        inspect(tree)
+
+
 def test_a_tree_without_git_is_known_by_its_files(tree):
     found = inspect(tree)
     assert (found.name, found.commit) == ("apex", None)

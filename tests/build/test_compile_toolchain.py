@@ -84,8 +84,16 @@ def test_the_linker_finds_a_runtime_that_has_only_its_versioned_name(fake, tmp_p
     assert not (fake[0].home / "lib" / "libcudart.so").exists()
 
 
-def test_a_chosen_compiler_is_nvccs_host_compiler_too(fake, tmp_path):
-    assert make(fake, tmp_path, CXX=fake[1].command)["CC"] == fake[1].command
+@pytest.mark.parametrize("variable", ["CC", "CXX"])
+def test_a_chosen_compiler_is_nvccs_host_compiler_too(fake, tmp_path, variable):
+    assert make(fake, tmp_path, **{variable: fake[1].command})["CC"] == fake[1].command
+
+
+def test_nvcc_gets_its_host_compiler_without_a_cache_and_without_flags(fake, tmp_path):
+    """It looks for a file of that name: "ccache g++" and "g++ -m64" fail in every .cu file."""
+    env = make(fake, tmp_path, CC=f"ccache {fake[1].command} -m64 '-DA=b c'")
+    assert env["CC"] == fake[1].command
+    assert said(env["PYTORCH_NVCC"], "x.cu") == ["x.cu", "-Xcompiler=-m64", "-Xcompiler=-DA=b", "c"]
 
 
 def test_without_a_chosen_compiler_nvcc_keeps_its_own_choice(fake, tmp_path):
@@ -99,12 +107,21 @@ def test_the_cache_is_left_out_when_it_is_switched_off(fake, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("ccache"), reason="there is no ccache here")
 def test_the_cache_knows_the_compilers_by_content_and_other_folders_as_the_same(fake, tmp_path):
-    env = make(fake, tmp_path, CCACHE_DISABLE="", CCACHE_DIR="/mine")
+    env = make(fake, tmp_path, CCACHE_DISABLE="", CCACHE_DIR=str(tmp_path / "mine"))
     assert "ccache" in Path(env["PYTORCH_NVCC"]).read_text()
-    assert env["CCACHE_DIR"] == "/mine"
+    assert env["CCACHE_DIR"] == str(tmp_path / "mine")
     assert env["CCACHE_BASEDIR"] == str((tmp_path / "scratch").resolve())
     assert env["CCACHE_COMPILERCHECK"] == "content"
     assert [Path(part).name for part in env["CCACHE_EXTRAFILES"].split(":")] == ["cicc", "ptxas"]
+
+
+@pytest.mark.skipif(not shutil.which("ccache"), reason="there is no ccache here")
+def test_a_cache_that_cannot_be_written_to_is_left_out_since_it_would_fail_every_file(
+    fake, tmp_path
+):
+    env = make(fake, tmp_path, CCACHE_DISABLE="", CCACHE_DIR="/proc/none")
+    assert "ccache" not in Path(env["PYTORCH_NVCC"]).read_text()
+    assert said(env["CXX"], "-c") == ["-c"]
 
 
 def test_cuda_home_decides_where_it_is_set():
@@ -135,8 +152,10 @@ def test_of_several_toolkits_the_one_that_fits_torch_wins(tmp_path):
     assert toolkits.find({"PATH": path}, str(tmp_path / "torch"), "13.0").minor == "13.0"
 
 
-def test_a_chosen_compiler_that_does_not_answer_is_no_compiler():
-    assert toolkits.read_compiler({"CXX": "/bin/false"}) is None
+@pytest.mark.parametrize("named", ["/bin/false", "no-such-compiler", 'g++ "', " "])
+def test_a_chosen_compiler_that_does_not_answer_is_no_compiler(named):
+    assert toolkits.read_compiler({"CXX": named}) is None
+    assert toolkits.read_compiler({"CC": named}, "CC") is None
 
 
 def test_the_compilers_own_version_is_read_and_not_its_packages(tmp_path):

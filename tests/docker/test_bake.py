@@ -101,6 +101,12 @@ def test_certificates_travel_as_a_secret_and_nowhere_else():
     assert "ca.pem" not in json.dumps(target)
 
 
+def test_a_comma_in_a_path_is_part_of_the_path():
+    target = only_target(ca="/etc/a, b.pem", target="wheel", out="there,too")
+    assert target["secret"] == ['id=ca,"src=/etc/a, b.pem"']
+    assert target["output"] == ['type=local,"dest=there,too"']
+
+
 def test_text_that_bake_would_take_for_a_template_stays_text():
     args = only_target(build_args={"PIP_INDEX_URL": "https://x/${y}/%{z}"})["args"]
     assert args["PIP_INDEX_URL"] == "https://x/$${y}/%%{z}"

@@ -46,6 +46,14 @@ def test_without_a_daemon_it_says_how_to_start_one(run_apexlab, tmp_path):
     assert "systemctl start docker" in done.stderr
 
 
+def test_a_docker_context_that_does_not_exist_is_no_failed_build(run_apexlab, tmp_path):
+    environ = program(tmp_path / "bin", '[ "$1" = buildx ]')
+    environ.pop("DOCKER_HOST", None)
+    done = run_apexlab(*CELL, env=environ)
+    assert done.returncode == 4
+    assert "docker context ls" in done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_without_rights_on_the_socket_it_says_how_to_get_them(monkeypatch):
     pytest.importorskip("docker")  # before this process becomes somebody who may not read it
@@ -110,8 +118,9 @@ FAILED = """\
 #4 2.533   0:01 [1/13] apex_C: 1 of 1 files
 #4 9.118 apexlab: The build failed. A compiler was killed: out of memory.
 #4 9.118 The full log: /out/build.log
-#4 9.120 --- the end of build.log
-#4 9.121 c++: fatal error: Killed signal terminated program cc1plus
+#4 9.120 c++: fatal error: Killed signal terminated program cc1plus
+#4 9.121 apexlab: The build failed. A compiler was killed: out of memory.
+#4 9.121 The full log: /out/build.log
 #4 ERROR: process "/bin/sh -c set -eu" did not complete successfully: exit code: 1
 #5 CANCELED
 ERROR: target x: failed to solve: process "/bin/sh -c set -eu" did not complete successfully

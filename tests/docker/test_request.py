@@ -31,6 +31,8 @@ CELL = ("--torch", "2.6", "--cuda", "12.4")
     ((*CELL, "--memory", "lots"), "lots"),
     ((*CELL, "--jobs", "0"), "0"),
     ((*CELL, "--build-arg", "novalue"), "NAME=VALUE"),
+    ((*CELL, "--build-arg", "PIP_INDEX_URL=https://me:token@x/simple"), "password"),
+    ((*CELL, "--apex-source", "https://me:token@x/apex.git"), "password"),
     (("--all", *CELL), "--all"),
     (("--torch", "2.6", "--cuda", "12.6", "--base", "offline"), "12.6"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")  # fmt: skip
@@ -47,6 +49,11 @@ def test_a_dry_run_prints_the_definition_and_asks_no_engine(run_apexlab):
                        env={**os.environ, "DOCKER_HOST": "unix:///nowhere"})  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert list(json.loads(done.stdout)["target"]) == ["torch2_6-cuda12_4"]
+
+
+def test_no_password_is_shown_when_it_is_refused(run_apexlab):
+    done = run_apexlab("image", *CELL, "--build-arg", "PIP_INDEX_URL=https://me:token@x/simple")
+    assert "token" not in done.stderr
 
 
 def test_all_cells_have_names_of_their_own(run_apexlab):

@@ -5,6 +5,8 @@ Pure. It is written for buildx 0.13.1 and later: secrets as strings, no `network
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,9 +105,9 @@ def _target(plan: Plan, options: BakeOptions, latest: bool) -> dict[str, Any]:
     if options.source is not None:
         target["contexts"] = {"apex": str(options.source.path)}
     if options.ca is not None:
-        target["secret"] = [f"id=ca,src={options.ca}"]
+        target["secret"] = [csv_line(id="ca", src=options.ca)]
     if options.target == "wheel":
-        target["output"] = [f"type=local,dest={options.out}"]
+        target["output"] = [csv_line(type="local", dest=options.out)]
         return target
     target["tags"] = list(tags(plan, options, latest))
     target["labels"] = make_labels(
@@ -141,6 +143,14 @@ def _args(plan: Plan, options: BakeOptions) -> dict[str, str]:
     }  # fmt: skip
     args |= {key: value for key, value in options.build_args.items() if not key.endswith("_IMAGE")}
     return {key: value for key, value in args.items() if value}
+
+
+def csv_line(**pairs: str) -> str:
+    """What bake takes for an output or a secret, `a=b,c=d`: one line of CSV, so that a comma in a
+    folder's name is no separator."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(f"{key}={value}" for key, value in pairs.items())
+    return line.getvalue()
 
 
 def _pinned(name: str, digests: Mapping[str, str]) -> str:

@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from apexlab.build import options
+from apexlab.build.errors import files_in_words
 from apexlab.verify.errors import OK, UsageError
 
 
 @click.command("base-images")
 @options.cuda
 @options.ca
+@files_in_words()
 def base_images(cuda: str | None, ca: Path | None) -> int:
     """Build the CUDA base images without a registry.
 
@@ -22,7 +24,7 @@ def base_images(cuda: str | None, ca: Path | None) -> int:
     """
     from apexlab.build import checkout, image_bases
     from apexlab.build import engine as engine_
-    from apexlab.build.image_build import Display
+    from apexlab.build.display import Display
 
     if not cuda:
         raise UsageError("Say for which CUDA: apexlab base-images --cuda 12.4.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from apexlab.build import options
+from apexlab.build.errors import files_in_words
 from apexlab.verify.errors import OK, UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--images", metavar="JSON",
               help="The images this runs in, with digests; goes into the record.")
 @options.as_json
+@files_in_words()
 def compile_(
     source: Path, out: Path, ref: str | None, url: str | None, archs: str | None, profile: str,
     jobs: int | None, memory: str | None, images: str | None, as_json: bool,
@@ -39,8 +43,9 @@ def compile_(
     and a CUDA build of torch in this Python, and no GPU.
     """
     from apexlab.build import driver, prepare
+    from apexlab.build.display import Display
     from apexlab.build.limits import parse_size
-    from apexlab.build.progress import Display
+    from apexlab.build.progress import Tracker
     from apexlab.verify.arch import parse_archs
 
     ask = prepare.Ask(
@@ -55,8 +60,14 @@ def compile_(
         click.echo(line, err=True)
     for finding in prepared.findings:
         click.echo(f"warning {finding.message}", err=True)
-    with Display(len(prepared.request.extensions)) as display:
-        outcome = driver.build(prepared, display.line, lambda: display.tracker.seconds)
+    tracker = Tracker(len(prepared.request.extensions))
+    with Display("compile") as display:
+
+        def follow(line: str) -> None:
+            if shown := tracker.feed(line, time.monotonic()):
+                display.line(shown)
+
+        outcome = driver.build(prepared, follow, tracker.seconds)
     click.echo(outcome.record.to_json() if as_json else _summary(outcome), nl=not as_json)
     return OK
 
@@ -76,7 +87,7 @@ def _summary(outcome: Outcome) -> str:
     """Verdict first, then the evidence, then the next command."""
     record = outcome.record
     minutes, seconds = divmod(round(record.build["seconds"]), 60)
-    size = outcome.wheel.stat().st_size / 1e6
+    size, path = outcome.wheel.stat().st_size / 1e6, shlex.quote(str(outcome.wheel))
     width = max(len(built.name) for built in record.built)
     gib = 1024**3
     rows = []
@@ -95,6 +106,6 @@ def _summary(outcome: Outcome) -> str:
         f"wheel   {outcome.wheel} ({size:.1f} MB)",
         f"memory  {record.build['memory_peak'] / gib:.1f} GiB at the peak, "
         f"{record.build['memory_limit'] / gib:.1f} GiB allowed",
-        f"next    python -m pip install --no-deps --force-reinstall {outcome.wheel}",
+        f"next    python -m pip install --no-deps --force-reinstall {path}",
         "        apexlab verify --level load",
     ])

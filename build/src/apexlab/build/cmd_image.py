@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apexlab.build import options
+from apexlab.build.errors import files_in_words
 from apexlab.verify.errors import OK, ProblemError, worst
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 @options.build_args
 @options.ca
 @click.option("--dry-run", is_flag=True, help="Print the bake definition and build nothing.")
+@files_in_words()
 def image(
     torch: str | None, cuda: str | None, everything: bool, target: str, base: str,
     apex_source: str | None, apex_ref: str | None, python: str | None, archs: str | None,
@@ -69,7 +72,7 @@ def _build_all(plans: list[Plan], bake_options: BakeOptions, push: bool) -> int:
     """Build one after the other. A cell that fails does not stop the others; an engine does."""
     from apexlab.build import engine as engine_
     from apexlab.build import image_make
-    from apexlab.build.image_build import Display
+    from apexlab.build.display import Display
 
     engine = engine_.connect()
     out = Path(bake_options.out)
@@ -99,8 +102,9 @@ def _summary(plan: Plan, made: Made) -> str:
     record = made.record
     also = f"   (also {', '.join(made.names[1:])})" if made.names[1:] else ""
     code = " ".join(target for arch in plan.archs for target in arch.targets)
+    size = f"{made.bytes / 1e9:.2f} GB" if made.is_image else f"{made.bytes / 1e6:.1f} MB"
     lines = [
-        f"BUILT   {made.names[0]}   {made.bytes / 1e9:.2f} GB   {minutes}:{seconds:02} min{also}",
+        f"BUILT   {made.names[0]}   {size}   {minutes}:{seconds:02} min{also}",
         f"{record.short_source} · torch {record.torch.get('version')} · CUDA {plan.cuda} · Python "
         f"{plan.python} · {code}",
         f"{len(record.built)} of {len(record.requested)} extensions asked for"
@@ -111,5 +115,5 @@ def _summary(plan: Plan, made: Made) -> str:
         lines += [f"next    docker run --rm {'--gpus all ' if gpu else ''}{made.names[0]} verify"
                   + ("" if gpu else "   (with a GPU: add --gpus all)")]  # fmt: skip
     else:
-        lines += [f"next    apexlab verify --level static --wheel {made.names[0]}"]
+        lines += [f"next    apexlab verify --level static --wheel {shlex.quote(made.names[0])}"]
     return "\n".join(lines)

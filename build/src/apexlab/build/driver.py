@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,28 +20,28 @@ from apexlab.build.errors import CompileError, PreflightError
 from apexlab.build.make_record import built_of, local_version, make_record
 from apexlab.build.prepare import Prepared
 from apexlab.build.runner import run
-from apexlab.verify.errors import CannotError
 from apexlab.verify.record import Record
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A checked wheel, its record beside it, and the log."""
+    """A checked wheel, and the record beside it."""
 
     wheel: Path
     record: Record
-    log: Path
 
 
 def build(prepared: Prepared, on_line: Callable[[str], None],
-          seconds: Callable[[], dict[str, float]]) -> Outcome:  # fmt: skip
+          seconds: Mapping[str, float]) -> Outcome:  # fmt: skip
     """Compile, gate, and write wheel and record into the output folder. `on_line` gets each line
-    of the build's output; `seconds` then says how long each extension took.
+    of the build's output; once it had them all, `seconds` says how long each extension took.
 
     Raises CompileError, whose last line names the log; no wheel is written then.
     """
-    out = _make_folder(prepared.ask.out)
+    out = prepared.ask.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
     log = out / "build.log"
+    log.touch()
     with tempfile.TemporaryDirectory(prefix="apexlab-compile-", ignore_cleanup_errors=True) as name:
         scratch = Path(name)
         try:
@@ -55,12 +55,12 @@ def build(prepared: Prepared, on_line: Callable[[str], None],
             record, wheel={"name": final.name, "sha256": wheelfile.sha256(final)})
         (scratch / "record.json").write_text(record.to_json())
         _place(scratch / "record.json", out / "record.json")
-    return Outcome(final, record, log)
+    return Outcome(final, record)
 
 
 def _build_in(
     scratch: Path, prepared: Prepared, log: Path, on_line: Callable[[str], None],
-    seconds: Callable[[], dict[str, float]],
+    seconds: Mapping[str, float],
 ) -> tuple[Path, Record]:  # fmt: skip
     """The packed wheel in `scratch`, with its record inside; and that record."""
     host, request = prepared.host, prepared.request
@@ -88,21 +88,11 @@ def _build_in(
     wheelfile.strip(modules)
     record = make_record(
         prepared.source, request, host, prepared.limit, ended,
-        built_of(root, modules, seconds()), std=prepared.std, url=prepared.ask.url,
-        cached=toolchain.use_cache(os.environ), images=prepared.ask.images)  # fmt: skip
+        built_of(root, modules, seconds), std=prepared.std, url=prepared.ask.url,
+        cached="CCACHE_BASEDIR" in env, images=prepared.ask.images)  # fmt: skip
     record = dataclasses.replace(record, wheel={"name": wheels[0].name, "sha256": None})
     (wheelfile.dist_info(root) / wheelfile.RECORD_NAME).write_text(record.to_json())
     return wheelfile.pack(root, scratch / "packed"), record
-
-
-def _make_folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "build.log").touch()
-    except OSError as error:
-        raise CannotError(
-            f"{folder} cannot be written to ({error.strerror}). Give another --out.") from error
-    return folder.resolve()
 
 
 def _place(file: Path, target: Path) -> None:

@@ -129,6 +129,9 @@ def _host() -> str:
     if host := os.environ.get("DOCKER_HOST"):
         return host
     found = _docker("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+    if found is None:
+        raise EngineError("docker cannot read its current context. `docker context ls` lists those "
+                          "that there are; DOCKER_CONTEXT or `docker context use` chooses one.")
     return found or "unix:///var/run/docker.sock"
 
 
@@ -153,5 +156,7 @@ def _no_answer(host: str, error: Exception) -> str:
     if "PermissionError" in text or "Permission denied" in text:
         return explain(["permission denied while trying to connect"]) or ""
     if "FileNotFoundError" in text or "ConnectionRefusedError" in text:
-        return f"No container engine answers at {host}. Start it: systemctl start docker."
+        todo = ("Start it: systemctl start docker" if host.startswith("unix:") else
+                "Start it there, or let DOCKER_HOST or the docker context name another")
+        return f"No container engine answers at {host}. {todo}."
     return f"The container engine at {host} does not answer as it should: {error}."

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+from collections.abc import Iterator
+
 from apexlab.verify.errors import CannotError, ProblemError, UsageError
 
 # -- the matrix: matrix.py, resolve.py
@@ -43,3 +47,23 @@ class EngineError(CannotError):
 
 class ImageBuildError(ProblemError):
     """A build step failed, or the image is not what its labels say."""
+
+
+# -- all commands
+
+
+@contextlib.contextmanager
+def files_in_words() -> Iterator[None]:
+    """A disk that is full or a file that may not be read is no fault of apexlab: CannotError, with
+    the name of the file. Put on each command, so that no step has to think of it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of our output left; main knows
+    except OSError as error:
+        # copytree goes on after an error, and hands over a list of (from, to, why) at its end.
+        many = isinstance(error, shutil.Error) and isinstance(error.args[0], list)
+        what = error.args[0][0][2] if many else error
+        raise CannotError(
+            f"The system refused: {what}. Look at the rights and the free space there, or name "
+            "another place.") from error

@@ -97,6 +97,8 @@ TABLE = (
         "({0}). Take a newer commit, or an older g++."),
 )  # fmt: skip
 
+# As compilers, linkers and nvcc write it; Python's tracebacks, which come after, only repeat it.
+_COMPILER_ERROR = re.compile(r"\b(?:error|fatal)\s*:|undefined reference")
 _ERROR_LINE = re.compile(r"error|fatal|undefined reference|Traceback|Error:", re.IGNORECASE)
 _NOT_AN_ERROR = re.compile(r"^\[\d+/\d+\]|-Werror|error-limit|^\s*(?:INFO|warning)")
 _LINES = 6
@@ -111,12 +113,14 @@ def classify(log: str, code: int) -> tuple[str, str]:
     if code in (-9, 137):
         memory = next(failure for failure in TABLE if failure.code == "memory")
         return memory.code, memory.cause
-    return "unknown", f"The build ended with code {code}. Its last errors:\n{last_errors(log)}"
+    return "unknown", f"The build ended with code {code}. It said:\n{errors_of(log)}"
 
 
-def last_errors(log: str) -> str:
-    """The last few lines that speak of an error; the last lines at all where none does."""
+def errors_of(log: str) -> str:
+    """A few lines: the first that a compiler calls an error, since later ones follow from it; or
+    the last that speak of one; or the last at all."""
     lines = [line.rstrip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines
               if _ERROR_LINE.search(line) and not _NOT_AN_ERROR.search(line)]  # fmt: skip
-    return "\n".join(f"  {line[:200]}" for line in (errors or lines)[-_LINES:])
+    first = [line for line in errors if _COMPILER_ERROR.search(line)][:_LINES]
+    return "\n".join(f"  {line[:200]}" for line in first or (errors or lines)[-_LINES:])

@@ -12,19 +12,18 @@ from apexlab.build.errors import CompileError
 from apexlab.build.request import Request
 from apexlab.verify import errors
 from apexlab.verify.record import Record
-from apexlab.verify.report import ERROR, INCOMPLETE, Finding, Report
+from apexlab.verify.report import ERROR, INCOMPLETE, Finding
 from apexlab.verify.static import verify_wheel
 
 
-def check(wheel: Path, record: Record, request: Request) -> Report:
-    """verify's report on the wheel. Raises CompileError, with all findings, unless it is good."""
+def check(wheel: Path, record: Record, request: Request) -> None:
+    """Raises CompileError, with all that verify finds, unless the wheel is good."""
     try:
         report = verify_wheel(wheel, record, own_targets=request.own_targets)
     except errors.UnreadableError as error:
         raise CompileError(f"The build ended without an error, but {error}") from error
-    if report.exit_code == errors.OK:
-        return report
-    raise CompileError(refusal(report.findings, len(request.extensions)))
+    if report.exit_code != errors.OK:
+        raise CompileError(refusal(report.findings, len(request.extensions)))
 
 
 def refusal(findings: tuple[Finding, ...], asked: int) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apexlab.build.bake import OFFLINE
+from apexlab.build.bake import OFFLINE, csv_line
 from apexlab.build.engine import Engine
 from apexlab.build.errors import EngineError, NoCellError
 from apexlab.build.image_build import bake
@@ -105,7 +105,7 @@ def definition(bases: Bases, root: Path, ca: Path | None) -> dict[str, Any]:
     """The bake definition of both images."""
     args = {"ROOTFS": bases.rootfs, "CUDA": bases.version, "WHEELS": " ".join(bases.wheels),
             "DEB": bases.deb, "DEB_SUITE": bases.deb_suite}  # fmt: skip
-    secret = {} if ca is None else {"secret": [f"id=ca,src={ca}"]}
+    secret = {} if ca is None else {"secret": [csv_line(id="ca", src=str(ca))]}
     targets = {
         kind: {
             "context": str(root / "docker"), "dockerfile": "offline/Dockerfile", "target": kind,

@@ -6,15 +6,12 @@ words of BuildKit, apt, pip or uv are looked up here.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 # How `apexlab verify` prints what is wrong.
 _FINDING = re.compile(r"error\s+[a-z-]+: ")
-# How docker/Dockerfile separates what `apexlab compile` said from the end of its log.
-_LOG = "--- the end of build.log"
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,6 @@ def own_words(lines: Sequence[str]) -> str | None:
     starts = [number for number, line in enumerate(lines) if line.startswith("apexlab: ")]
     if not starts:
         return "\n".join(line for line in lines if _FINDING.match(line)) or None
-    words = itertools.takewhile(lambda line: not line.startswith(_LOG), lines[starts[-1]:])
     # The log it names was in the step that failed, and is gone.
-    kept = (line for line in words if not line.startswith("The full log: /out/"))
+    kept = (line for line in lines[starts[-1]:] if not line.startswith("The full log: /out/"))
     return "\n".join(kept).removeprefix("apexlab: ").strip()

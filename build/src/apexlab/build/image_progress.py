@@ -50,7 +50,6 @@ class Tracker:
     steps: dict[str, Step] = field(default_factory=dict)
     failed: Step | None = None
     errors: list[str] = field(default_factory=list)
-    status: str = "starting"
 
     def feed(self, line: str) -> str | None:
         """Take one line; a line for people where something moved, else None."""
@@ -78,13 +77,11 @@ class Tracker:
     def _printed(self, step: Step, text: str) -> str | None:
         step.lines.append(text)
         if found := _COMPILING.match(text):
-            self.status = found[1]
             return found[1]
         if step.begun or not step.what:
             return None
         step.begun = True
-        self.status = f"{step.name}: {step.what}"
-        return self.status
+        return f"{step.name}: {step.what}"
 
     def _ended(self, number: str, state: str, seconds: str | None, words: str | None) -> str | None:
         step = self.steps.setdefault(number, Step(""))

@@ -18,6 +18,7 @@ from apexlab.verify.errors import UsageError
 
 _TAG = re.compile(r"[a-z0-9][a-z0-9._-]*(?::\d+)?(?:/[a-z0-9][a-z0-9._-]*)*(?::\w[\w.-]{0,127})?")
 _ADDRESS = re.compile(r"\w+://|git@")
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,10 @@ def _check(ask: Ask) -> None:
         raise UsageError("--push needs --tag REGISTRY/NAME:TAG, to know where to.")
     if ask.memory is not None:
         parse_size(ask.memory)
+    if any(_PASSWORD.search(text) for text in (*ask.build_args, ask.apex_source or "")):
+        raise UsageError("An address with a password is not taken: build arguments stay readable "
+                         "in the image's history and in the log. Use a mirror that asks for none; "
+                         "for Apex, give --apex-source the folder of a checkout.")
 
 
 def _source(ask: Ask) -> tuple[source_.Source | None, str, str | None]:

@@ -28,7 +28,7 @@ class Limit:
 
 def parse_size(text: str) -> int:
     """Bytes in `6G`, `6GiB`, `6000m` or a plain number. Raises UsageError for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if not found or float(found[1]) == 0:
         raise UsageError(f"{text!r} is not an amount of memory. Write it as 6G, 6GiB or 6000M.")
     return int(float(found[1]) * _UNITS[found[2]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ def extension_name(path: Path) -> str:
     return path.name.split(".")[0].removeprefix("_")
 
 
-def built_of(root: Path, modules: list[Path], seconds: dict[str, float]) -> tuple[Built, ...]:
+def built_of(root: Path, modules: list[Path], seconds: Mapping[str, float]) -> tuple[Built, ...]:
     """What is in the unpacked wheel. An unreadable file has no targets; the gate names it."""
     return tuple(_built(root, path, seconds) for path in modules)
 
 
-def _built(root: Path, path: Path, seconds: dict[str, float]) -> Built:
+def _built(root: Path, path: Path, seconds: Mapping[str, float]) -> Built:
     name = extension_name(path)
     binary: Binary | None
     try:

@@ -6,7 +6,8 @@ person repairs the machine once and not five times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
@@ -43,18 +44,21 @@ class Finding:
 @dataclass(frozen=True)
 class Host:
     """What the machine has. `gcc_max` and `gcc_min` are what the matrix says of this CUDA and
-    torch, None where the matrix has no such row; `cuda_home` as the environment gives it."""
+    torch, None where the matrix has no such row; `environ` is what the caller's shell set; `cc` is
+    the compiler that CC names for nvcc; `noexec`: no program may run in `scratch`."""
 
     torch: TorchFacts
     toolkit: Toolkit | None
     compiler: Compiler | None
-    cuda_home: str
+    environ: Mapping[str, str]
     gcc_max: str | None
     gcc_min: str | None
     disk_free: int
     scratch: str
     jobs: Jobs
     needs_profiler_header: bool
+    cc: Compiler | None = None
+    noexec: bool = False
 
 
 def judge(host: Host, request: Request) -> list[Finding]:
@@ -63,7 +67,8 @@ def judge(host: Host, request: Request) -> list[Finding]:
         *_torch(host.torch),
         *_packages(host.torch),
         *_toolkit(host),
-        *_compiler(host),
+        *_compiler(host, "CXX", host.compiler),
+        *(_compiler(host, "CC", host.cc) if host.environ.get("CC") else ()),
         *_archs(host, request.archs),
         *_room(host, len(request.archs)),
     ]
@@ -98,13 +103,14 @@ def _packages(torch: TorchFacts) -> Iterator[Finding]:
 
 def _toolkit(host: Host) -> Iterator[Finding]:
     toolkit, cuda = host.toolkit, host.torch.cuda
-    if ":" in host.cuda_home:
-        yield Finding("cuda-home-list", f"CUDA_HOME is a list ({host.cuda_home}). It must name one "
+    cuda_home = host.environ.get("CUDA_HOME") or host.environ.get("CUDA_PATH") or ""
+    if ":" in cuda_home:
+        yield Finding("cuda-home-list", f"CUDA_HOME is a list ({cuda_home}). It must name one "
                       "folder, the one that holds bin/nvcc.")
         return
     if toolkit is None:
-        where = (f"CUDA_HOME is {host.cuda_home}, and there is no nvcc that runs in its bin folder"
-                 if host.cuda_home else "CUDA_HOME is unset, and there is no nvcc beside torch, on "
+        where = (f"CUDA_HOME is {cuda_home}, and there is no nvcc that runs in its bin folder"
+                 if cuda_home else "CUDA_HOME is unset, and there is no nvcc beside torch, on "
                  "PATH or in /usr/local/cuda")
         yield Finding("nvcc-missing", f"{where}. Use a devel image, or install the toolkit that "
                       f"fits torch (CUDA {cuda or 'as torch has it'}); runtime images have none.")
@@ -124,11 +130,12 @@ def _toolkit(host: Host) -> Iterator[Finding]:
                       "the CUDA runtime of this toolkit.")
 
 
-def _compiler(host: Host) -> Iterator[Finding]:
-    compiler = host.compiler
+def _compiler(host: Host, variable: str, compiler: Compiler | None) -> Iterator[Finding]:
     if compiler is None:
-        yield Finding("compiler-missing", "There is no C++ compiler: what CXX names (without it, "
-                      "g++) does not answer. Install g++.")
+        named = host.environ.get(variable)
+        yield Finding("compiler-missing", f"{variable} is {named!r}, which is no compiler that "
+                      "answers here. Set it to one, such as g++, or unset it." if named else
+                      "There is no C++ compiler here. Install g++.")
         return
     if compiler.name != "gcc":
         return
@@ -153,12 +160,18 @@ def _archs(host: Host, archs: tuple[Arch, ...]) -> Iterator[Finding]:
             listed = " ".join(f"{name[:-1]}.{name[-1]}" for name in known)
             yield Finding("arch-nvcc", f"nvcc {toolkit.version} cannot compile for "
                           f"{', '.join(map(str, unknown))}. It knows {listed}.", usage=True)
-    if refused := host.torch.unknown_archs:
+    # The probe may have asked about more than is built: the default is not known until it answers.
+    plain = {str(dataclasses.replace(arch, ptx=False)) for arch in archs}
+    refused = [name for name in host.torch.unknown_archs if name.split("+")[0] in plain]
+    if refused:
         yield Finding("arch-torch", f"torch {host.torch.version} does not know the architecture "
                       f"{', '.join(refused)}. Leave it out, or take a newer torch.", usage=True)
 
 
 def _room(host: Host, archs: int) -> Iterator[Finding]:
+    if host.noexec:
+        yield Finding("scratch-noexec", f"{host.scratch} is mounted noexec, and the build runs "
+                      "programs there. Set TMPDIR to another folder.")
     needed = DISK_BYTES + archs * DISK_BYTES_PER_ARCH
     if host.disk_free < needed:
         yield Finding("disk-low", f"The build needs about {needed / GIB:.1f} GiB in "

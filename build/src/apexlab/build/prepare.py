@@ -60,6 +60,8 @@ def prepare(ask: Ask) -> Prepared:
     """Read source, torch, toolkit and limits. Raises SourceError or UsageError for a bad request;
     what this machine lacks is in `findings`."""
     source = source_.inspect(ask.source, ask.ref)
+    scratch = Path(tempfile.gettempdir())
+    _keep_out(ask.source, {"--out": ask.out, "TMPDIR": scratch})
     matrix = matrix_.load()
     asked = ask.archs or tuple(parse_archs(" ".join(_all_archs(matrix))))
     torch = probe(asked)
@@ -73,9 +75,10 @@ def prepare(ask: Ask) -> Prepared:
     wheel, row = matrix.wheel(torch.release, cuda), matrix.toolkit(cuda)
     host = Host(
         torch=torch, toolkit=toolkit, compiler=toolkit_.read_compiler(environ),
-        cuda_home=environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or "",
+        cc=toolkit_.read_compiler(environ, "CC"), environ=dict(environ),
         gcc_max=row.gcc_max if row else None, gcc_min=wheel.gcc_min if wheel else None,
-        disk_free=shutil.disk_usage(tempfile.gettempdir()).free, scratch=tempfile.gettempdir(),
+        disk_free=shutil.disk_usage(scratch).free, scratch=str(scratch),
+        noexec=bool(os.statvfs(scratch).f_flag & os.ST_NOEXEC),
         jobs=jobs, needs_profiler_header=_mentions(ask.source, toolkit_.PROFILER_HEADER),
     )  # fmt: skip
     texts = [path.read_text(errors="replace")
@@ -121,7 +124,15 @@ def _mentions(root: Path, text: str) -> bool:
     """Whether a source file of the tree's csrc includes `text`."""
     endings = {".cu", ".cuh", ".h", ".cpp"}
     return any(text in path.read_text(errors="replace")
-               for path in (root / "csrc").rglob("*") if path.suffix in endings)  # fmt: skip
+               for path in source_.files(root / "csrc") if path.suffix in endings)  # fmt: skip
+
+
+def _keep_out(source: Path, places: dict[str, Path]) -> None:
+    """Refuse to write into the source: what is put there would be source of the next build."""
+    for name, place in places.items():
+        if place.resolve().is_relative_to(source.resolve()):
+            raise UsageError(f"{name} is {place}, which lies inside of {source}; a source is never "
+                             "written to. Give a folder outside of it.")
 
 
 def describe(prepared: Prepared) -> list[str]:

@@ -15,8 +15,6 @@ from apexlab.verify.arch import Arch, format_archs
 from apexlab.verify.errors import UsageError
 from apexlab.verify.extensions import CORE_FLAGS, of_flags
 
-STYLES = ("env", "build-option")
-
 
 @dataclass(frozen=True)
 class Request:

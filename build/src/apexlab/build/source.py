@@ -47,7 +47,8 @@ def inspect(path: Path, ref: str | None = None) -> Source:
         raise SourceError(
             f"--ref {ref!r} is not a full commit hash. Give all 40 digits: branches and tags move, "
             "and a build must be repeatable.")
-    if missing := [name for name in ("setup.py", "apex", "csrc") if not (path / name).exists()]:
+    wanted = {"setup.py": Path.is_file, "apex": Path.is_dir, "csrc": Path.is_dir}
+    if missing := [name for name, is_there in wanted.items() if not is_there(path / name)]:
         raise SourceError(
             f"{path} is not an Apex source tree: it has no {', '.join(missing)}. Give the folder "
             "that holds setup.py, apex/ and csrc/ of a checkout of NVIDIA/apex.")
@@ -86,10 +87,9 @@ def tree_hash(root: Path) -> str:
 
 def copy(source: Source, target: Path) -> None:
     """Copy the source into the new folder `target`, without artefacts."""
-    top = source.path.resolve()
 
     def ignore(folder: str, names: list[str]) -> list[str]:
-        at_top = Path(folder).resolve() == top
+        at_top = Path(folder) == source.path
         return [name for name in names if left_out(name, at_top)]
 
     shutil.copytree(source.path, target, symlinks=True, ignore=ignore)

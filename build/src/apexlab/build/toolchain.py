@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from apexlab.build.toolkit import Compiler, Toolkit
 # What a caller's shell may hold and a build must not see: flags of Apex beside the request, and
 # nvcc's own variables, which ccache 4.7.5 leaves out of its hash (seen: with
 # NVCC_APPEND_FLAGS=-std=c++20 it handed out the object of the c++17 run).
-_UNSET = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "DIST_EXTRA_CONFIG", "MAKEFLAGS", "NINJAFLAGS")
+_UNSET = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "DIST_EXTRA_CONFIG", "MAKEFLAGS",
+          "NINJAFLAGS", "CCACHE_BASEDIR")  # fmt: skip
 
 
 def environment(
@@ -46,29 +48,41 @@ def environment(
         # Changes no output, so it may stay outside the cache's hash: other jobs, same objects.
         env["NVCC_APPEND_FLAGS"] = f"--threads {jobs.threads}"
     env["PATH"] = os.pathsep.join([str(toolkit.home / "bin"), caller.get("PATH", os.defpath)])
-    env |= _compilers(caller, toolkit, compiler, std, scratch / "bin")
-    env |= _cache(caller, toolkit, scratch)
+    cached = _use_cache(caller)
+    env |= _compilers(caller, toolkit, compiler, std, scratch / "bin", cached)
+    env |= _cache(toolkit, scratch) if cached else {}
     env |= _link_path(caller, toolkit, scratch / "lib")
     return env
 
 
 def _compilers(
-    caller: Mapping[str, str], toolkit: Toolkit, compiler: Compiler, std: str | None, folder: Path
-) -> dict[str, str]:
+    caller: Mapping[str, str], toolkit: Toolkit, compiler: Compiler, std: str | None, folder: Path,
+    cached: bool,
+) -> dict[str, str]:  # fmt: skip
     """CXX and PYTORCH_NVCC as wrappers. The name must hold g++: torch looks at it."""
     folder.mkdir(parents=True)
-    before = ["ccache"] if use_cache(caller) else []
+    before = ["ccache"] if cached else []
     after = [f"-std={std}"] if std else []
+    host, host_flags = _nvcc_host(caller)
     cxx = _wrapper(folder / ("clang++" if compiler.name == "clang" else "g++"),
                    [*before, *_resolved(compiler.command, caller)], after)  # fmt: skip
     nvcc = _wrapper(
         folder / "nvcc",
         [*before, str(toolkit.nvcc), *shlex.split(caller.get("NVCC_PREPEND_FLAGS", ""))],
-        [*shlex.split(caller.get("NVCC_APPEND_FLAGS", "")), *after],
+        [*host_flags, *shlex.split(caller.get("NVCC_APPEND_FLAGS", "")), *after],
     )
-    # Without CC nvcc takes the `gcc` on PATH; a chosen CXX must be nvcc's host compiler too.
-    host = {"CC": compiler.command} if caller.get("CXX") and not caller.get("CC") else {}
     return {"CXX": str(cxx), "PYTORCH_NVCC": str(nvcc), **host}
+
+
+def _nvcc_host(caller: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """CC, which torch hands to nvcc as its host compiler, and nvcc's options for its flags. nvcc
+    takes a program alone: "ccache g++" and "g++ -m64" are no file to it. Without CC it would take
+    the `gcc` on PATH, so a chosen CXX counts here too."""
+    named = caller.get("CC") or caller.get("CXX")
+    if not named:
+        return {}, []
+    program, *flags = _resolved(named, caller)
+    return {"CC": program}, [f"-Xcompiler={flag}" for flag in flags]
 
 
 def _resolved(command: str, caller: Mapping[str, str]) -> list[str]:
@@ -87,13 +101,23 @@ def _wrapper(path: Path, before: list[str], after: list[str]) -> Path:
     return path
 
 
-def use_cache(caller: Mapping[str, str]) -> bool:
-    """Whether ccache is there and not switched off (CCACHE_DISABLE, its own variable)."""
-    found = shutil.which("ccache", path=caller.get("PATH"))
-    return found is not None and not caller.get("CCACHE_DISABLE")
+def _use_cache(caller: Mapping[str, str]) -> bool:
+    """Whether ccache is there, not switched off (CCACHE_DISABLE, its own variable), and has a
+    folder that it may write to: without one it would fail every file, and nobody asked for it."""
+    program = shutil.which("ccache", path=caller.get("PATH"))
+    if program is None or caller.get("CCACHE_DISABLE"):
+        return False
+    try:
+        done = subprocess.run([program, "--get-config", "cache_dir"], env=dict(caller), text=True,
+                              capture_output=True, check=True)  # fmt: skip
+        folder = Path(done.stdout.strip())
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return os.access(folder, os.W_OK)
 
 
-def _cache(caller: Mapping[str, str], toolkit: Toolkit, scratch: Path) -> dict[str, str]:
+def _cache(toolkit: Toolkit, scratch: Path) -> dict[str, str]:
     """ccache's settings; what the caller set (CCACHE_DIR, a size) stays.
 
     Each build has its own scratch folder, so paths are made relative to it. Compilers are known
@@ -101,8 +125,6 @@ def _cache(caller: Mapping[str, str], toolkit: Toolkit, scratch: Path) -> dict[s
     added, since ccache itself looks at the nvcc driver alone. The inode cache keeps these hashes
     and those of torch's headers: a hit then takes 5 ms and not 150.
     """
-    if not use_cache(caller):
-        return {}
     tools = (toolkit.home / "nvvm" / "bin" / "cicc", toolkit.home / "bin" / "ptxas")
     return {
         "CCACHE_BASEDIR": str(scratch.resolve()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -110,10 +111,15 @@ def read_toolkit(home: Path, how: str) -> Toolkit | None:
     )  # fmt: skip
 
 
-def read_compiler(environ: Mapping[str, str] = os.environ) -> Compiler | None:
-    """The C++ compiler of this environment: CXX, or else g++ or c++; None if none answers."""
-    for command in [environ["CXX"]] if environ.get("CXX") else ["g++", "c++"]:
-        text = _output(*command.split(), "--version")
+def read_compiler(
+    environ: Mapping[str, str] = os.environ, variable: str = "CXX"
+) -> Compiler | None:
+    """The compiler that `variable` names, or else g++ or c++; None if none answers."""
+    for command in [environ[variable]] if environ.get(variable) else ["g++", "c++"]:
+        try:
+            text = _output(*shlex.split(command), "--version")
+        except ValueError:  # a quotation mark without its other half
+            continue
         # The last one on the first line: distributions put their package's version before it.
         if found := re.findall(r"\b\d+\.\d+\.\d+", text.partition("\n")[0]):
             return Compiler(command, "clang" if "clang" in text else "gcc", found[-1])
