@@ -18,7 +18,7 @@ IMAGE_OPTIONS = $(call option,TORCH,torch) $(call option,CUDA,cuda) $(call optio
 	$(call option,APEX_REF,apex-ref) $(call option,TARGET,target) $(call option,BASE,base) \
 	$(call option,APEX_SOURCE,apex-source) $(call option,ARCHS,archs) \
 	$(call option,PROFILE,profile) $(call option,JOBS,jobs) $(call option,MEMORY,memory) \
-	$(call option,TAG,tag) $(if $(call given,DRY_RUN),--dry-run)
+	$(call option,TAG,tag) $(if $(filter-out 0,$(if $(call given,DRY_RUN),$(DRY_RUN))),--dry-run)
 VARIABLES := TORCH CUDA PYTHON APEX_REF TARGET BASE APEX_SOURCE ARCHS PROFILE JOBS MEMORY TAG DRY_RUN
 stray = $(foreach name,$(VARIABLES),$(if $(filter environment,$(origin $(name))),$(name)))
 warn_of_strays = $(if $(strip $(stray)),$(warning in the environment, so not used: $(strip $(stray)). \
@@ -80,4 +80,4 @@ generate: $(VENV)/ok ## Write the generated parts anew (the README's table)
 	$(BIN)/python -m apexlab.build.generate README.md
 
 clean: ## Remove what make made here: .venv, .try, .cache, dist
-	rm -rf $(VENV) .try .cache dist
+	rm -rf $(VENV) .try .cache dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

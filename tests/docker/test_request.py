@@ -11,8 +11,8 @@ CELL = ("--torch", "2.6", "--cuda", "12.4")
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ((), "Say which cell"),
-    (("--torch", "2.6"), "Say which cell"),
+    ((), "Missing: --torch (with make TORCH=) and --cuda (CUDA=)"),
+    (("--torch", "2.6"), "Missing: --cuda (CUDA=)"),
     (("--torch", "2.4", "--cuda", "12.9"), "12.4"),
     (("--torch", "9", "--cuda", "12.4"), "9"),
     (("--torch", "2.6", "--cuda", "twelve"), "twelve"),
@@ -31,6 +31,7 @@ CELL = ("--torch", "2.6", "--cuda", "12.4")
     ((*CELL, "--memory", "lots"), "lots"),
     ((*CELL, "--jobs", "0"), "0"),
     ((*CELL, "--build-arg", "novalue"), "NAME=VALUE"),
+    ((*CELL, "--build-arg", "PIP_INDEX=https://mirror/simple"), "no argument PIP_INDEX"),
     ((*CELL, "--build-arg", "PIP_INDEX_URL=https://me:token@x/simple"), "password"),
     ((*CELL, "--apex-source", "https://me:token@x/apex.git"), "password"),
     (("--all", *CELL), "--all"),

@@ -59,6 +59,13 @@ def test_an_unknown_command_is_a_usage_error():
     assert done.returncode == 2 and "frobnicate" in done.stderr and done.stdout == ""
 
 
+def test_a_bad_value_is_told_in_one_line_that_names_the_help():
+    done = apexlab("verify", "--level", "lod")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("apexlab: ") and "`apexlab verify --help`" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_the_returned_number_is_the_exit_code(monkeypatch):
     command = click.Command("five", callback=lambda: errors.FALLBACK)
     monkeypatch.setattr(main.Commands, "get_command", lambda *_: command)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from apexlab.build import image_bases
 from apexlab.build.bake import BakeOptions, definition, tags, used_images
@@ -53,28 +54,32 @@ def make(
         bases = image_bases.read(root, plan.cuda)
         ca = None if options.ca is None else Path(options.ca)
         image_bases.ensure(engine, bases, root, ca, show)
-    before = any(engine.find(name) for name in names)
-    check_room(engine.room(), options.base, before)
+    before = {name: image for name in names if (image := engine.find(name)) is not None}
+    check_room(engine.room(), options.base, bool(before))
     used = used_images(plan, options)
     options = replace(options, digests={name: engine.digest(name) for name in used.values()})
     if not names:
         return _wheel(plan, options, root, log, show, start)
     bake(definition([plan], options), root, log, show)
-    record = _checked(engine, names)
+    record = _checked(engine, names, before)
     if push:
         show(f"pushing {names[0]}")
         _push(names[0])
     return Made(names, engine.size(names[0]), time.monotonic() - start, record, True)
 
 
-def _checked(engine: Engine, names: tuple[str, ...]) -> Record:
-    """The record in the image, which must agree with the labels; else the image loses its names."""
+def _checked(engine: Engine, names: tuple[str, ...], before: Mapping[str, Any]) -> Record:
+    """The record in the image, which must agree with the labels; else the image loses its names,
+    and the images that had them `before` get them back."""
     record = engine.record(names[0])
     image = engine.find(names[0])
     labels = image.labels if image is not None else {}
     if wrong := disagreements(labels, record):
         for name in names:
-            engine.client.images.remove(name, noprune=True)
+            if name in before:
+                before[name].tag(name)
+            else:
+                engine.client.images.remove(name, noprune=True)
         raise ImageBuildError(
             f"The image that was built is not what was asked for ({'; '.join(wrong)}), so it is "
             "not tagged. An outdated mirror of Apex or of the package index can do this.")

@@ -4,6 +4,7 @@ said here, before the engine is asked for anything."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,6 +48,8 @@ class Ask:
 def prepare(ask: Ask, matrix: Matrix, root: Path) -> tuple[list[Plan], BakeOptions]:
     """The plans and what they have in common. Raises UsageError for all that cannot be built."""
     _check(ask)
+    build_args = parse_build_args(ask.build_args)
+    _check_build_args(build_args, root)
     source, repo, ref = _source(ask)
     plans = _plans(ask, matrix, ref)
     if source is not None:
@@ -56,7 +59,7 @@ def prepare(ask: Ask, matrix: Matrix, root: Path) -> tuple[list[Plan], BakeOptio
     options = BakeOptions(
         root=str(root), target=ask.target, base=ask.base, source=source, jobs=ask.jobs,
         memory=ask.memory, tag=ask.tag, ca=None if ask.ca is None else str(ask.ca.resolve()),
-        out=str(ask.out), build_args=parse_build_args(ask.build_args), revision=revision(root),
+        out=str(ask.out), build_args=build_args, revision=revision(root),
     )  # fmt: skip
     return plans, replace(options, apex_repo=repo) if repo else options
 
@@ -66,8 +69,12 @@ def _check(ask: Ask) -> None:
         raise UsageError("--all builds every cell under its own name: it goes with none of "
                          "--torch, --cuda and --tag.")
     if not ask.everything and (ask.torch is None or ask.cuda is None):
-        raise UsageError("Say which cell: --torch 2.6 --cuda 12.4, or --all. `apexlab matrix` "
-                         "lists them; with make it is TORCH=2.6 CUDA=12.4.")
+        missing = " and ".join(name for name, value in (("--torch (with make TORCH=)", ask.torch),
+                                                        ("--cuda (CUDA=)", ask.cuda))
+                               if value is None)
+        raise UsageError(f"Missing: {missing}. A cell is a pair, such as --torch 2.6 --cuda "
+                         "12.4 (TORCH=2.6 CUDA=12.4); `apexlab matrix` lists them, and --all "
+                         "means every one.")
     if ask.tag is not None and not _TAG.fullmatch(ask.tag):
         raise UsageError(f"--tag {ask.tag!r} is not a name for an image, such as apexlab:mine.")
     if ask.tag is not None and ask.target == "wheel":
@@ -80,6 +87,15 @@ def _check(ask: Ask) -> None:
         raise UsageError("An address with a password is not taken: build arguments stay readable "
                          "in the image's history and in the log. Use a mirror that asks for none; "
                          "for Apex, give --apex-source the folder of a checkout.")
+
+
+def _check_build_args(names: Iterable[str], root: Path) -> None:
+    """Docker takes any name without a word, and a mirror with a typo would not be used."""
+    text = (root / "docker" / "Dockerfile").read_text()
+    known = sorted(set(re.findall(r"^ARG (\w+)", text, re.MULTILINE)))
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"docker/Dockerfile has no argument {', '.join(unknown)}. It has "
+                         f"{', '.join(known)}.")
 
 
 def _source(ask: Ask) -> tuple[source_.Source | None, str, str | None]:

@@ -112,6 +112,12 @@ def run(argv: list[str]) -> int:
 
 def _said(error: Exception) -> int:
     """Say what went wrong, on stderr; the exit code."""
+    if isinstance(error, click.UsageError):
+        # One paragraph like every other error, where click would print its usage block.
+        where = error.ctx.command_path if error.ctx else "apexlab"
+        click.echo(f"apexlab: {error.format_message()} `{where} --help` says what there is.",
+                   err=True)
+        return error.exit_code
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
