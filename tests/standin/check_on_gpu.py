@@ -8,6 +8,10 @@ module is missing. The measure is max|error| / (eps(dtype) * max|reference|), th
 
 import math
 import sys
+from pathlib import Path
+
+# The source tree's own apex/ lies beside this script, and would hide the one that is installed.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent.resolve()]
 
 import torch
 from apex._compiled import module as compiled
