@@ -65,6 +65,8 @@ def test_a_tag_that_its_registry_deleted_is_named(engine, run_apexlab, empty_reg
 def test_an_interrupted_build_tags_nothing_and_ends_with_130(engine, runtime, sabotaged, number):
     root = Path(__file__).resolve().parents[2]
     source = sabotaged("hang-on-import")  # so that there is a long step to interrupt
+    # A tree that was built before would take the compiled wheel from the cache, without a word.
+    (source / "csrc" / "never-built-before.h").write_text(f"// {time.time_ns()}\n")
     program = Path(sys.executable).with_name("apexlab")
     child = subprocess.Popen(
         [program, "image", "--torch", "2.6", "--cuda", "12.4", "--base", "offline", "--archs",
