@@ -105,14 +105,16 @@ def make_toolkit(folder: Path) -> Path:
 def make_light(home: Path, toolkit: Path) -> Path:
     """A small environment on top of the toolkit's, with apexlab in it; its bin folder."""
     stamp = home / "ok"
-    if not stamp.exists():
+    # A pull can bring another dependency or command, which an environment of before would lack.
+    wanted = "".join((ROOT / part / "pyproject.toml").read_text() for part in ("verify", "build"))
+    if not (stamp.exists() and stamp.read_text() == wanted):
         shutil.rmtree(home, ignore_errors=True)
         run(sys.executable, "-m", "venv", home)
         own = home / toolkit.relative_to(toolkit.parents[2])
         (own / "toolkit.pth").write_text(f"{toolkit}\n")
         run(home / "bin/pip", "install", "--disable-pip-version-check", "--quiet",
             "--editable", ROOT / "verify", "--editable", ROOT / "build")
-        stamp.write_text("")
+        stamp.write_text(wanted)
     return home / "bin"
 
 

@@ -1,5 +1,6 @@
 """The command line of `apexlab compile`: bad input gets one paragraph and the right exit code."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -113,10 +114,10 @@ def test_a_folder_that_does_not_exist(tmp_path):
 
 
 def test_a_machine_without_a_cuda_build_of_torch_is_told_what_it_lacks(tree, tmp_path):
-    """This Python has no torch, or a CPU build: either way nothing is compiled."""
+    """This Python has no torch, so nothing is compiled."""
+    if importlib.util.find_spec("torch"):
+        pytest.skip("this Python has a torch of its own, and the environment of make test has none")
     done = compile_(tree, "--out", tmp_path / "out", "--archs", "9.0")
-    if "compilation" in done.stderr or done.returncode == 1:
-        pytest.skip("this Python has a CUDA build of torch")
     assert done.returncode == 4
     assert "Nothing was compiled" in done.stderr
     assert "torch" in done.stderr
