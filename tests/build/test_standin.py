@@ -103,6 +103,23 @@ def test_every_macro_is_read_by_the_sources():
         assert not mode.macro or re.search(rf"\b{mode.macro}\b", sources)
 
 
+def test_the_right_class_with_torchs_kernel_is_in_the_python_side(tmp_path):
+    steps = script("sabotage.py").STEPS
+    (tmp_path / "apex" / "normalization").mkdir(parents=True)
+    (tmp_path / "apex" / "optimizers").mkdir()
+    steps["fall_back_for_all_shapes"]([], tmp_path)
+    scope = {}
+    exec((tmp_path / "apex" / "normalization" / "_shapes.py").read_text(), scope)
+    assert not scope["fits"](1024)
+    steps["step_by_torch"]([], tmp_path)
+    text = (tmp_path / "apex" / "optimizers" / "fused_adam.py").read_text()
+    assert "class FusedAdam(torch.optim.AdamW)" in text
+    # The signature stays, so that no caller can tell.
+    sound = (STANDIN / "apex" / "optimizers" / "fused_adam.py").read_text()
+    signature = re.compile(r"def __init__\((.*?)\):", re.DOTALL)
+    assert signature.search(text)[1] == signature.search(sound)[1]
+
+
 def test_the_marker_names_the_standin():
     assert json.loads((STANDIN / "apexlab-source.json").read_text()) == {"source": "standin"}
 

@@ -458,6 +458,8 @@ def check_classes():
                    layer(random(4, 96)).dtype == torch.bfloat16)
     check_optimizers()
     check_layers()
+    check_clip()
+    check_softmax_class()
 
 
 def check_optimizers():
@@ -511,6 +513,40 @@ def check_layers():
         y = torch.relu(F.linear(y, f64(weight), f64(bias)))
     y.sum().backward()
     check("MLP dx", x.grad, x64.grad)
+
+
+def check_clip():
+    from apex.contrib.clip_grad import clip_grad_norm_
+
+    params = [random(50, 20, dtype=dtype).requires_grad_() for dtype in ALL for _ in range(20)]
+    for p in params:
+        p.grad = random(50, 20, dtype=p.dtype)
+    before = torch.cat([f64(p.grad).reshape(-1) for p in params])
+    length = before.norm()
+    # The norm of BF16 gradients is rounded to BF16 before it joins the others.
+    check("contrib.clip_grad norm", clip_grad_norm_(params, 30.0), length, torch.bfloat16)
+    grads = torch.cat([p.grad.float().reshape(-1) for p in params])
+    check("contrib.clip_grad gradients", grads, before * 30.0 / length, torch.bfloat16)
+
+
+def check_softmax_class():
+    from apex.transformer.enums import AttnMaskType
+    from apex.transformer.functional import FusedScaleMaskSoftmax
+
+    later = torch.ones(64, 64, dtype=torch.bool).triu(1)
+    for kind, mask in ((AttnMaskType.causal, None), (AttnMaskType.padding, None),
+                       (AttnMaskType.padding, random(2, 1, 64, 64) > 0.5)):
+        for size in (64, 16):
+            if kind == AttnMaskType.causal and size == 16:
+                continue  # PyTorch's code there takes a mask, which is the caller's to make
+            layer = FusedScaleMaskSoftmax(True, False, kind, True,
+                                          lambda x, m: x.masked_fill(m, -10000.0), True, 0.7)
+            x = random(2, 4, 64, size, dtype=torch.float16, scale=3.0)
+            cut = None if mask is None else mask[..., :size]
+            masked = later if kind == AttnMaskType.causal else (
+                torch.zeros(1, dtype=torch.bool) if cut is None else cut.cpu())
+            check(f"FusedScaleMaskSoftmax {kind.name}, {size} keys", layer(x, cut),
+                  softmax_reference(f64(x), 0.7, masked))
 
 
 CHECKS = {

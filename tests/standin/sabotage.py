@@ -41,8 +41,11 @@ MODES = {
     "wrong-suffix": Mode(after="rename_for_other_python"),
     "truncated": Mode(after="cut_in_half"),
     "wrong-numbers": Mode(macro="STANDIN_WRONG_NUMBERS"),
+    "nan-numbers": Mode(macro="STANDIN_NAN_NUMBERS"),
     "zeros-on-second-device": Mode(macro="STANDIN_ZEROS_ON_SECOND_DEVICE"),
     "fallback-for-shape": Mode(extension="", after="fall_back_for_some_shapes"),
+    "torch-kernel": Mode(extension="", after="fall_back_for_all_shapes"),
+    "torch-adam": Mode(extension="", after="step_by_torch"),
     "crash-on-import": Mode(macro="STANDIN_CRASH_ON_IMPORT"),
     "hang-on-import": Mode(macro="STANDIN_HANG_ON_IMPORT"),
     "other-abi": Mode(macro="STANDIN_OTHER_ABI"),
@@ -161,8 +164,38 @@ def fall_back_for_some_shapes(files, build_lib):
     )
 
 
+def fall_back_for_all_shapes(files, build_lib):
+    shapes = build_lib / "apex" / "normalization" / "_shapes.py"
+    shapes.write_text(
+        '"""Sabotaged: every width runs PyTorch\'s code."""\n\n\n'
+        "def fits(width):\n    return False\n"
+    )
+
+
+TORCH_ADAM = '''"""Sabotaged: the right class, which needs amp_C, and torch's own fused kernels."""
+
+import torch
+
+from .._compiled import module
+
+
+class FusedAdam(torch.optim.AdamW):
+    def __init__(self, params, lr=1e-3, bias_correction=True, betas=(0.9, 0.999), eps=1e-8,
+                 adam_w_mode=True, weight_decay=0.0, amsgrad=False, set_grad_none=True,
+                 capturable=False, master_weights=False):
+        module("amp_C")
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                         fused=True)
+'''
+
+
+def step_by_torch(files, build_lib):
+    (build_lib / "apex" / "optimizers" / "fused_adam.py").write_text(TORCH_ADAM)
+
+
 STEPS = {
     step.__name__: step
     for step in (drop_all, drop, drop_cuda_sources, compile_for_other_arch, link_other_libcudart,
-                 rename_for_other_python, cut_in_half, fall_back_for_some_shapes)
+                 rename_for_other_python, cut_in_half, fall_back_for_some_shapes,
+                 fall_back_for_all_shapes, step_by_torch)
 }

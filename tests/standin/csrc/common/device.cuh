@@ -25,6 +25,9 @@ __device__ __forceinline__ void put(T* out, int64_t i, float value) {
 #ifdef STANDIN_WRONG_NUMBERS
   if (i == 0) value = value * 1.5f + 0.25f;
 #endif
+#ifdef STANDIN_NAN_NUMBERS
+  if (i == 0) value = __int_as_float(0x7fffffff);
+#endif
   convert(value, out[i]);
 }
 

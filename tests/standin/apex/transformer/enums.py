@@ -1,0 +1,6 @@
+import enum
+
+
+class AttnMaskType(enum.Enum):
+    padding = 1
+    causal = 2
