@@ -205,3 +205,71 @@ def test_thousands_of_changed_files_give_an_answer_or_a_reason(sound):
         except UnreadableError:
             outcomes[False] += 1
     assert outcomes[True] and outcomes[False]
+
+
+# Device code that is there is never said to be absent.
+
+WRAPPER = ('__asm__(".section .nvFatBinSegment,\\"aw\\"\\n.long 0x466243b1, 1\\n.quad 0, 0\\n'
+           '.previous\\n");')
+
+
+@pytest.fixture
+def coded(maker, folder):
+    """An extension with device code and with the wrapper by which the host code registers it."""
+    return maker.extension(folder, "amp_C", code=maker.fatbin("sm_90"), more=WRAPPER)
+
+
+def header_of(data: bytes, name: bytes) -> int:
+    """Where the header of the section `name` lies."""
+    names, = struct.unpack_from("<H", data, 62)
+    strings, = struct.unpack_from("<Q", data, sections(data)[names] + 24)
+    return next(at for at in sections(data)
+                if data[strings + struct.unpack_from("<I", data, at)[0]:].startswith(name + b"\0"))
+
+
+@pytest.mark.parametrize(("field", "form", "value"), [
+    (0, "<I", 0),  # without a name
+    (4, "<I", 8),  # of a type that has no bytes in the file
+    (24, "<Q", 1 << 62),  # past the end
+    (24, "<Q", (1 << 64) - 1),
+    (32, "<Q", 0),  # of no length
+    (32, "<Q", 1 << 63),
+])
+def test_a_changed_header_does_not_make_device_code_vanish(coded, field, form, value):
+    data = bytearray(coded.read_bytes())
+    struct.pack_into(form, data, header_of(data, b".nv_fatbin") + field, value)
+    if field == 24:  # a section of the type NULL is not checked against the file by its type
+        struct.pack_into("<I", data, header_of(data, b".nv_fatbin") + 4, 0)
+    coded.write_bytes(data)
+    with pytest.raises(UnreadableError):
+        read_binary(coded)
+
+
+def test_the_names_of_sections_are_taken_from_no_other_table(coded):
+    good = coded.read_bytes()
+    own, = struct.unpack_from("<H", good, 62)
+    for other in range(len(sections(good))):
+        data = bytearray(good)
+        struct.pack_into("<H", data, 62, other)
+        coded.write_bytes(data)
+        if other != own:
+            assert "names of its sections" in refused(coded)
+
+
+def test_a_name_of_a_section_without_an_end_is_damage(coded):
+    data = bytearray(coded.read_bytes())
+    at = header_of(data, b".nv_fatbin")
+    struct.pack_into("<I", data, at, 0xFFFFFF00)
+    coded.write_bytes(data)
+    assert "names of its sections" in refused(coded)
+
+
+def test_fewer_fatbins_than_the_host_registers_are_said(maker, folder):
+    path = maker.extension(folder, "amp_C", code=maker.fatbin("sm_90"), more=WRAPPER * 2)
+    assert "registers 2 fatbins, but 1 were found" in refused(path)
+    alone = maker.extension(folder, "syncbn", more=WRAPPER)
+    assert "registers 1 fatbins, but 0 were found" in refused(alone)
+
+
+def test_a_fatbin_section_of_zeros_is_not_taken_for_no_code(maker, folder):
+    assert "0 were found" in refused(maker.extension(folder, "amp_C", code=bytes(4096)))

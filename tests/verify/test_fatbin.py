@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from apexlab.verify import cubin, fatbin
+from apexlab.verify import fatbin, kernels
 from apexlab.verify.errors import UnreadableError
 
 
@@ -59,7 +59,7 @@ def test_a_flood_of_entries_is_refused(maker, monkeypatch):
 
 
 def count(data: bytes):
-    return cubin.kernel_count(memoryview(data), read(data))
+    return kernels.count([fatbin.Fatbin(memoryview(data), read(data))])
 
 
 def test_kernels_are_counted_once_over_all_architectures(maker):

@@ -7,38 +7,15 @@ hundreds of them, so this reads the two tables that it needs and nothing else.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-
-from apexlab.verify.fatbin import SASS, Entry
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_SYMTAB = 2
+_SYMTAB, _STRTAB = 2, 3
+_EXECUTABLE = 4  # in sh_flags
 _FUNCTION = 2
 _KERNEL = 0x10  # in st_other: an entry point, as opposed to a device function
 _LONGEST_NAME = 1 << 14
-# All names of a library together; libtorch_cuda.so, the largest there is, has 23,021 kernels.
-_MOST_NAME_BYTES = 64 << 20
-
-
-def kernel_count(buffer: memoryview, entries: Iterable[Entry]) -> int | None:
-    """How many different kernels the machine code holds, over all architectures.
-
-    None when it cannot be told: one of the cubins is compressed or has an unknown form.
-    """
-    names: set[bytes] = set()
-    left = _MOST_NAME_BYTES
-    for entry in entries:
-        if entry.kind != SASS:
-            continue
-        found = None if entry.compressed else kernel_names(buffer[entry.start:entry.end])
-        if found is None:
-            return None
-        left -= sum(map(len, found - names))
-        if left < 0:
-            return None
-        names |= found
-    return len(names)
+MOST_NAME_BYTES = 64 << 20  # of one cubin; libtorch_cuda.so's names are 9 MB for all of them
 
 
 def kernel_names(cubin: memoryview) -> set[bytes] | None:
@@ -47,7 +24,7 @@ def kernel_names(cubin: memoryview) -> set[bytes] | None:
         return None
     try:
         return _kernel_names(cubin)
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, IndexError, ValueError, StopIteration):
         return None
 
 
@@ -58,14 +35,17 @@ def _kernel_names(cubin: memoryview) -> set[bytes]:
         raise ValueError("section headers of an unknown size")
     sections = list(_SECTION.iter_unpack(_piece(cubin, table, size * count)))
     # The first symbol table only: a hostile file could name the same one thousands of times.
-    symtab = next((section for section in sections if section[1] == _SYMTAB), None)
-    if symtab is None:
-        return set()
+    symtab = next(section for section in sections if section[1] == _SYMTAB)
     strings = sections[symtab[6]]
-    text = bytes(_piece(cubin, strings[4], strings[5]))
     symbols = _piece(cubin, symtab[4], symtab[5])
+    # Every cubin that a compiler writes has all of this, also one without kernels.
+    if strings[1] != _STRTAB or bytes(symbols[:_SYMBOL.size]) != bytes(_SYMBOL.size):
+        raise ValueError("its symbol table is damaged")
+    if strings[5] > MOST_NAME_BYTES:
+        raise ValueError("its names have no end")
+    text = bytes(_piece(cubin, strings[4], strings[5]))
     names: set[bytes] = set()
-    left = _MOST_NAME_BYTES
+    left = MOST_NAME_BYTES
     for at, info, other, *_ in _SYMBOL.iter_unpack(symbols):
         if info & 0xF == _FUNCTION and other & _KERNEL:
             name = text[at:text.index(b"\0", at, at + _LONGEST_NAME)]
@@ -73,6 +53,8 @@ def _kernel_names(cubin: memoryview) -> set[bytes]:
             if left < 0:
                 raise ValueError("its names have no end")
             names.add(name)
+    if not names and any(section[2] & _EXECUTABLE for section in sections):
+        raise ValueError("it has code, but no kernel that the code is of")
     return names
 
 

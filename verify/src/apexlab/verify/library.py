@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from apexlab.verify.binary import MAX_NAME, MAX_NAME_BYTES, MAX_TAGS, map_file
+from apexlab.verify.elf import MAX_NAME, MAX_NAME_BYTES, MAX_SYMBOLS, MAX_TAGS, map_file
 from apexlab.verify.errors import UnreadableError
 
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -18,7 +18,7 @@ _DYNAMIC = struct.Struct("<qQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
-_LONGEST_CHAIN = 100_000
+_LONGEST_CHAIN = 4096  # ten in libtorch_cpu.so
 
 # What following an offset that lies comes to.
 _LIES = (struct.error, ValueError, IndexError, OverflowError)
@@ -121,6 +121,8 @@ class Library:
     def _all_names(self, at: int) -> Iterator[bytes]:
         # Libraries without a GNU hash table are rare and small; the old table gives the count.
         _, count = struct.unpack_from("<II", self._data, at)
+        if count > MAX_SYMBOLS:
+            raise ValueError("symbols without end")
         left = MAX_NAME_BYTES
         for index in range(1, count):
             entry = _SYMBOL.unpack_from(self._data, self._symbols + 24 * index)
