@@ -76,8 +76,9 @@ lint: $(VENV)/ok ## Run ruff, mypy, shellcheck, hadolint and the rest
 	$(BIN)/shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run docker/entrypoint)
 	$(BIN)/hadolint $$(git ls-files -co --exclude-standard 'docker/**Dockerfile*')
 
-generate: $(VENV)/ok ## Write the generated parts anew (the README's table)
+generate: $(VENV)/ok ## Write the generated parts anew (the tables of both READMEs)
 	$(BIN)/python -m apexlab.build.generate README.md
+	$(BIN)/python -m apexlab.verify.generate verify/README.md
 
 clean: ## Remove what make made here: .venv, .try, .cache, dist
 	rm -rf $(VENV) .try .cache dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

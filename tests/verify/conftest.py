@@ -16,10 +16,14 @@ from pathlib import Path
 import pytest
 
 from apexlab.verify import site
+from apexlab.verify.found import find_files
 from apexlab.verify.record import Built, Record
 
 SUFFIX = f".cpython-{sys.version_info[0]}{sys.version_info[1]}-x86_64-linux-gnu.so"
 PTX, SASS = 1, 2
+# TORCH_CHECK's function in both C++ ABIs; every real torch has one of them.
+OLD_ABI = "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
+NEW_ABI = OLD_ABI[:-2] + "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 # A module without Python.h, which a bare machine lacks: the definition is laid out by hand.
 MODULE = """
 extern void *PyModule_Create2(void *, int);
@@ -36,8 +40,35 @@ from .version import __version__
 _lib = pathlib.Path(__file__).parent / "lib"
 for _name in sorted(_lib.glob("lib*.so")) + sorted(_lib.parent.parent.glob("nvidia/*/lib/*.so.*")):
     ctypes.CDLL(str(_name), ctypes.RTLD_GLOBAL)
+_operations = []
+class _C:
+    @staticmethod
+    def _dispatch_get_all_op_names(): return list(_operations)
 class ops:
-    load_library = staticmethod(ctypes.CDLL)
+    loaded_libraries = set()
+    @staticmethod
+    def load_library(path):
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            raise OSError("Could not load this library: " + path) from error
+        ops.loaded_libraries.add(path)
+        try:
+            names = ctypes.c_char_p.in_dll(library, "registers").value.decode()
+        except ValueError:
+            return
+        _operations.extend(names.split())
+"""
+# A shim as Apex has them: it looks in its own folder, its parent and its grandparent.
+SHIM = """
+import pathlib, torch
+_here = pathlib.Path(__file__).parent
+for _folder in (_here, _here.parent, _here.parent.parent):
+    if _files := sorted(_folder.glob("_{name}*.so"), key=lambda file: ".cpython-" in file.name):
+        torch.ops.load_library(str(_files[0]))
+        break
+else:
+    raise ImportError("no library for {name}", name="{name}")
 """
 
 
@@ -53,8 +84,10 @@ def cubin(kernels: list[str], machine: int = 190) -> bytes:
     sections = bytes(64)
     sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64, len(strings), 0, 0, 1, 0)
     sections += struct.pack("<IIQQQQIIQQ", 0, 2, 0, 0, 64 + len(body), len(symbols), 1, 0, 8, 24)
+    # The code itself, of no length: a section that may be executed.
+    sections += struct.pack("<IIQQQQIIQQ", 0, 1, 6, 0, 64, 0, 0, 0, 1, 0) if kernels else b""
     header = b"\x7fELF\x02\x01" + bytes(10) + struct.pack(
-        "<HHIQQQIHHHHHH", 2, machine, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 1)
+        "<HHIQQQIHHHHHH", 2, machine, 1, 0, 0, table, 0, 64, 0, 0, 64, len(sections) // 64, 1)
     return header + body + symbols + sections
 
 
@@ -92,6 +125,7 @@ class Maker:
     entry = staticmethod(entry)
     container = staticmethod(container)
     fatbin = staticmethod(fatbin)
+    old_abi, new_abi = OLD_ABI, NEW_ABI
 
     def library(self, target: Path, source: str, *flags: str) -> Path:
         key = (source, *flags, target.name if "-soname" in str(flags) else "")
@@ -110,6 +144,16 @@ class Maker:
         source = "".join(f"int {function}(void) {{ return 1; }}\n" for function in functions)
         return self.library(folder / name, source, f"-Wl,-soname,{name}")
 
+    def versioned(self, folder: Path, name: str, **functions: str) -> Path:
+        """A library with symbol versions: function=version, as the C library has them."""
+        script = folder / f"{name}.map"
+        folder.mkdir(parents=True, exist_ok=True)
+        script.write_text("".join(f"{version} {{ global: {function}; }};\n"
+                                  for function, version in functions.items()))
+        source = "".join(f"int {function}(void) {{ return 1; }}\n" for function in functions)
+        return self.library(folder / name, source, f"-Wl,-soname,{name}",
+                            f"-Wl,--version-script={script}", "-nostdlib")
+
     def extension(
         self, folder: Path, name: str, *, code: bytes | None = None, body: str = "",
         more: str = "", calls: tuple[str, ...] = (), needs: tuple[Path, ...] = (),
@@ -127,11 +171,29 @@ class Maker:
         flags = [str(path) for path in needs]
         return self.library(folder / (file or name + SUFFIX), source, "-Wl,--no-as-needed", *flags)
 
+    def library_of(self, folder: Path, name: str, *, file: str | None = None,
+                   registers: str | None = "apex::{name}_call", shim: bool = True,
+                   **more) -> Path:
+        """An extension of the other layout: a library that registers operations, and its shim.
+        `file` is its place below `folder`."""
+        operations = ""
+        if registers is not None:
+            operations = f'const char *registers = "{registers.format(name=name)}";'
+        if shim:
+            shims = folder / "apex/_extensions"
+            shims.mkdir(parents=True, exist_ok=True)
+            (shims.parent / "__init__.py").touch()
+            (shims / "__init__.py").touch()
+            (shims / f"{name}.py").write_text(SHIM.format(name=name))
+        more = {"code": fatbin("sm_90"), "more": "", **more}
+        more["more"] += operations
+        return self.extension(folder, name, init="none", file=file or f"_{name}.abi3.so", **more)
+
     def torch(self, folder: Path, version: str = "2.6.0+cu124", cuda: str | None = "12.4") -> Path:
         """A torch as verify and the child see it; without `cuda` the CPU build."""
         package = folder / "torch"
         lib = package / "lib"
-        self.named(lib, "libc10.so", "_ZN3c105ErrorEv")
+        self.named(lib, "libc10.so", "_ZN3c105ErrorEv", NEW_ABI)
         self.named(lib, "libtorch_cpu.so", "_ZN2at3addEv")
         if cuda:
             self.named(lib, "libc10_cuda.so", "_ZN3c104cuda9SetDeviceEav")
@@ -181,7 +243,7 @@ def record_of():
     def make(folder: Path, *names: str, source: str = "apex", torch: str = "2.6.0+cu124",
              archs: tuple[str, ...] = ("9.0",), requested: tuple[str, ...] | None = None) -> Record:
         from apexlab.verify.binary import read_binary
-        found = site.find_files([folder], site.here().abi, folder / "apex")
+        found = find_files([folder], site.here().abi, folder / "apex")
         built = []
         for name in names:
             binary = read_binary(found[name].path)
@@ -194,3 +256,36 @@ def record_of():
             built=tuple(built))
 
     return make
+
+
+CUDA_SOURCE = """
+#include <cuda_runtime.h>
+namespace { template <typename T> __global__ void hidden(T *x) { x[threadIdx.x] *= 2; } }
+__global__ void first(float *x) { x[threadIdx.x] += 1; }
+extern "C" __global__ void plain(float *x) { *x = 3; }
+__device__ __noinline__ float helper(float x) { return x * 3; }
+__global__ void third(float *x) { *x = helper(*x); }
+void launch(float *x, double *y) { first<<<1, 1>>>(x); hidden<<<1, 1>>>(x); hidden<<<1, 1>>>(y);
+                                   third<<<1, 1>>>(x); plain<<<1, 1>>>(x); }
+"""
+
+
+@pytest.fixture(scope="session")
+def nvcc(cuda_env, tmp_path_factory):
+    """Compiles five small kernels to a shared object, with the given flags of nvcc."""
+    folder = tmp_path_factory.mktemp("nvcc")
+    (folder / "source.cu").write_text(CUDA_SOURCE)
+    runtime = next(cuda_env.cuda_home.glob("lib*/libcudart.so.*"))
+    (folder / "libcudart.so").symlink_to(runtime)
+    made: dict[tuple[str, ...], Path] = {}
+
+    def compile_(*flags: str) -> Path:
+        if flags not in made:
+            made[flags] = folder / f"{len(made)}.so"
+            subprocess.run(
+                [cuda_env.cuda_home / "bin/nvcc", "-shared", "-Xcompiler", "-fPIC", "-cudart",
+                 "shared", f"-L{folder}", f"-L{runtime.parent}", *flags, "-o", made[flags],
+                 folder / "source.cu"], check=True, env={"PATH": "/usr/bin:/bin"})
+        return made[flags]
+
+    return compile_

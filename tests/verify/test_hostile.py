@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.verify import check, cubin, fatbin, library, loader, render, site, wheel
+from apexlab.verify import check, cubin, fatbin, kernels, library, loader, render, site, wheel
 from apexlab.verify.errors import CannotError, UnreadableError
 from apexlab.verify.record import parse_record, read_record
 from apexlab.verify.static import verify_site
@@ -72,8 +72,7 @@ def test_a_clone_that_comes_first_on_the_path_is_a_problem(sound, first):
 
 def test_libraries_inside_of_a_shadowed_package_are_absent(maker, folder, first):
     maker.healthy(folder)
-    maker.extension(folder / "apex/_extensions", "amp_C", file="_amp_C.abi3.so", init="none",
-                    code=maker.fatbin("sm_90"))
+    maker.library_of(folder, "amp_C", file="apex/_extensions/_amp_C.abi3.so")
     assert on_the_path(folder)[1] == 0
     report, code = on_the_path(folder, first)
     assert code == 1 and report["findings"][0]["code"] == "python-only"
@@ -163,6 +162,14 @@ def test_another_torch_than_the_judged_one_proves_nothing(sound, tmp_path, maker
     report = check.check(subject, check.Options(level="load", require=("amp_C",)))
     assert codes(report) == {"torch-shadowed"} and report.level_reached == "static"
     assert str(other / "torch") in report.errors[0].message
+
+
+def test_a_library_of_torch_that_cannot_be_read_leaves_the_link_open(sound, maker):
+    maker.extension(sound, "amp_C", code=maker.fatbin("sm_90"), calls=("_ZN3c105ErrorEv",))
+    (sound / "torch/lib/libc10.so").write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 200)
+    report = verify_site(sound, require=("amp_C",))
+    assert codes(report, "incomplete") == {"link-unchecked"} and report.exit_code == 4
+    assert "libc10.so cannot be read" in report.findings[0].message
 
 
 # Records.
@@ -298,10 +305,12 @@ def test_a_name_with_its_underscore_is_the_same_extension(sound, maker):
 
 def test_kernel_names_without_end_are_bounded(maker, monkeypatch):
     data = maker.fatbin("sm_90", kernels=tuple(f"_Z{number}" for number in range(100)))
-    entries = fatbin.read_entries(memoryview(data), Path("x"))
-    assert cubin.kernel_count(memoryview(data), entries) == 100
-    monkeypatch.setattr(cubin, "_MOST_NAME_BYTES", 100)
-    assert cubin.kernel_count(memoryview(data), entries) is None
+    code = fatbin.Fatbin(memoryview(data), fatbin.read_entries(memoryview(data), Path("x")))
+    assert kernels.count([code]) == 100
+    for module in (cubin, kernels):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "MOST_NAME_BYTES", 100)
+            assert kernels.count([code]) is None
 
 
 def test_a_library_with_the_old_hash_table_is_read_and_bounded(maker, folder, monkeypatch):
@@ -350,6 +359,51 @@ def test_an_interrupt_ends_everything_with_130(sound, maker, tmp_path):
     assert not is_running(int(mark.read_text()))
 
 
+def left_over(mark: str) -> list[int]:
+    """The processes whose environment holds `mark`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (path / "environ").read_bytes().decode("utf-8", "replace"):
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return [pid for pid in found if is_running(pid)]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("where", ["extension", "wrapper", "torch"])
+def test_however_verify_ends_no_child_is_left_behind(sound, maker, tmp_path, how, where):
+    ready = tmp_path / "ready"
+    wait = f"open({str(ready)!r}, 'w').close(); import time; time.sleep(600)"
+    if where == "extension":
+        maker.extension(sound, "amp_C", code=maker.fatbin("sm_90"), body=(
+            "extern int pause(void), creat(const char *, int); "
+            f'creat("{ready}", 0600); for (;;) pause();'))
+    elif where == "wrapper":
+        (sound / "apex/__init__.py").write_text(wait)
+    else:
+        (sound / "torch/__init__.py").write_text(wait)
+    mark = f"apexlab-test-{os.getpid()}-{how}-{where}"
+    program = f"import signal; signal.signal(2, signal.default_int_handler); {PROGRAM}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "verify", "--level", "load", "--require", "amp_C",
+         "--site", sound], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "APEXLAB_TEST_MARK": mark})
+    deadline = time.monotonic() + 60
+    while not ready.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(left_over(mark)) >= 2  # verify and the child, at least
+    process.send_signal(how)
+    _, err = process.communicate(timeout=30)
+    if how == signal.SIGINT:
+        assert (process.returncode, err) == (130, "\napexlab: interrupted\n")
+    deadline = time.monotonic() + 10
+    while left_over(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left_over(mark) == []
+
+
 def is_running(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -389,6 +443,18 @@ def test_a_closed_stdout_leaves_the_exit_code(sound):
     code = f"import os, sys; sys.stdout = None; os.close(1); {PROGRAM}"
     done = apexlab("--site", sound, "--level", "static", "--require", "syncbn", code=code)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("level", ["static", "load"])
+def test_streams_that_are_closed_for_real_change_nothing(sound, closed, level):
+    for name, code in (("amp_C", 0), ("syncbn", 1)):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", PROGRAM, "verify",
+             "--site", sound, "--level", level, "--require", name],
+            capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (code, "")
+        assert ">&-" in closed.split("2")[0] or done.stdout.startswith(("OK", "BROKEN"))
 
 
 @pytest.mark.parametrize("environ", [

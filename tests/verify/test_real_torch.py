@@ -83,8 +83,10 @@ def test_a_fitting_extension_loads_although_it_needs_torch_to_be_imported_first(
 @pytest.mark.parametrize("level", ["static", "load"])
 def test_the_other_cxx_abi_is_another_torch(build, verify, level):
     report = verify(build("-D_GLIBCXX_USE_CXX11_ABI=0"), level)
-    assert report["exit_code"] == 1 and codes(report) == {"torch-abi-mismatch"}, report
+    assert report["exit_code"] == 1 and codes(report) == {"cxx-abi-mismatch"}, report
     assert report["extensions"][0]["cxx_abi"] == "old"
+    message = report["findings"][0]["message"]
+    assert "the old C++ ABI" in message and "torchCheckFail" in message
 
 
 @pytest.mark.parametrize("level", ["static", "load"])

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 from apexlab.verify.arch import Arch
+from apexlab.verify.check import Options, check
+from apexlab.verify.found import find_files
+from apexlab.verify.site import find_hidden, folder_site, here
 from apexlab.verify.static import verify_site
 
 NAMES = ("apex_C", "amp_C", "fused_dense_cuda")
@@ -22,7 +25,9 @@ def findings(report, *severities):
             if found.severity in (severities or ("error",))}
 
 
-def judged(site, *require, **more):
+def judged(site, *require, level="static", **more):
+    if level == "load":
+        return check(folder_site(site), Options(level="load", require=require or NAMES))
     return verify_site(site, require=require or NAMES, **more)
 
 
@@ -68,6 +73,90 @@ def test_the_web_package_of_the_same_name_is_told_apart(maker, folder):
     assert "0.9.10.dev0" in report.errors[0].message
 
 
+def test_the_web_package_beside_extensions_is_told_apart_too(site):
+    (site / "apex-0.9.10.dev0.dist-info").mkdir()
+    assert findings(judged(site)) == {"wrong-package"}
+
+
+# Which apex is this?
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder with another package apex."""
+    package = tmp_path / "elsewhere" / "apex"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    return package.parent
+
+
+def test_a_second_installation_further_down_the_path_is_named(site, elsewhere):
+    assert find_hidden(site / "apex", [site, elsewhere, site]) == (elsewhere / "apex",)
+    hidden = replace(folder_site(site), hidden=(elsewhere / "apex",))
+    report = check(hidden, Options(require=NAMES))
+    assert (report.exit_code, findings(report, "warning")) == (0, {"installed-elsewhere"})
+    assert str(elsewhere / "apex") in report.findings[0].message
+
+
+def test_a_source_tree_is_no_installation(site):
+    (site / "setup.py").touch()
+    report = judged(site)
+    assert (report.exit_code, findings(report, "warning")) == (0, {"source-tree"})
+
+
+@pytest.fixture
+def packages(tmp_path, maker):
+    """A folder that Python takes for an environment's site-packages, with torch alone."""
+    folder = tmp_path / "site-packages"
+    maker.torch(folder)
+    return folder
+
+
+def test_an_editable_install_is_followed_to_its_tree(packages, site):
+    (site / "setup.py").touch()
+    (packages / "__editable___apex_0_1_finder.py").write_text(
+        f"MAPPING: dict[str, str] = {{'apex': '{site / 'apex'}', 'amp_C': '{site / 'amp_C'}'}}\n"
+        "raise SystemExit('this is read and never run')\n")
+    report = judged(packages)
+    assert (report.exit_code, findings(report, "warning")) == (0, {"source-tree"})
+    assert str(site) in report.findings[0].message
+
+
+def test_an_editable_install_that_lost_its_flags_is_python_only(packages, elsewhere):
+    (elsewhere / "setup.py").touch()
+    (packages / "apex.pth").write_text(f"# a comment\nimport os\n{elsewhere}\nnowhere\n")
+    report = judged(packages)
+    assert findings(report) == {"python-only"} and findings(report, "warning") == {"source-tree"}
+
+
+def test_what_pip_installed_and_is_gone_was_lost_later(site):
+    info = site / "apex-0.1.dist-info"
+    info.mkdir()
+    file = next(site.glob("amp_C*.so"))
+    (info / "RECORD").write_text(f"apex/__init__.py,,\n{file.name},sha256=x,5\n")
+    file.unlink()
+    fixes = {one.name: one.findings[0].fix for one in judged(site, *NAMES, "syncbn").extensions
+             if one.status == "absent"}
+    assert fixes["amp_C"].startswith("It was built, and lost later")
+    assert fixes["syncbn"].startswith("The build dropped it")
+
+
+def test_a_flag_that_did_not_reach_the_build_is_one_failure(maker, folder):
+    report = verify_site(maker.healthy(folder, "apex_C"))
+    assert [one.code for one in report.errors] == ["flag-lost"]
+    assert "--cuda_ext" in report.errors[0].message and len(report.errors[0].extensions) == 11
+    assert "APEX_CUDA_EXT=1" in report.errors[0].fix
+
+
+def test_what_was_built_with_a_flag_and_is_gone_is_no_lost_flag(maker, folder, record_of):
+    record = record_of(maker.healthy(folder, "apex_C", "amp_C", "syncbn"),
+                       "apex_C", "amp_C", "syncbn")
+    for path in (*folder.glob("amp_C*.so"), *folder.glob("syncbn*.so")):
+        path.unlink()
+    report = verify_site(folder, record)
+    assert [one.code for one in report.errors] == ["not-installed"]
+    assert "lost later" in report.errors[0].fix
+
+
 def test_no_torch_is_an_error_of_the_installation(maker, folder):
     maker.healthy(folder, *NAMES)
     (folder / "torch/version.py").unlink()
@@ -87,6 +176,14 @@ def test_a_symbol_of_another_torch(site, maker):
     assert "c10::cuda::SetDevice(signed char)" in report.errors[0].message
     assert "and 1 more" in report.errors[0].message
     assert "make image TORCH=2.6 CUDA=12.4" in report.errors[0].fix
+
+
+def test_the_other_cxx_abi_is_named_as_such(site, maker):
+    report = only(site, maker, calls=("_ZN3c104cuda9SetDeviceEa", maker.old_abi))
+    assert findings(report) == {"cxx-abi-mismatch"}
+    message = report.errors[0].message
+    assert "built for the old C++ ABI, and torch 2.6.0+cu124 has the new one" in message
+    assert "torchCheckFail" in message and "and 1 more" in message
 
 
 def test_a_symbol_of_nobody(site, maker):
@@ -139,6 +236,14 @@ def test_an_old_architecture_does_not_run_on_a_new_gpu(site, maker):
     report = judged(site, arch=Arch(9, 0))
     assert findings(report) == {"no-kernel-image"}
     assert "sm_75" in report.errors[0].message and "9.0" in report.errors[0].message
+    assert "needs CUDA" not in report.errors[0].fix
+
+
+def test_a_new_gpu_needs_a_new_toolkit(site):
+    report = judged(site, arch=Arch(12, 0))
+    assert findings(report) == {"no-kernel-image"}
+    assert "12.0 in the list of architectures (ARCHS= or --archs), which needs CUDA 12.8 or later" \
+        in report.errors[0].fix
 
 
 def test_ptx_alone_is_a_warning(site, maker):
@@ -153,6 +258,21 @@ def test_a_file_for_another_python(site, maker):
     report = judged(site)
     assert findings(report) == {"wrong-python-abi"}
     assert "Python 3.9" in report.errors[0].message
+
+
+@pytest.mark.parametrize("beside", [
+    "amp_C.cpython-39-x86_64-linux-gnu.so", "amp_C.abi3.so", "amp_C.so"])
+def test_a_sound_file_is_judged_and_not_the_one_beside_it(site, beside):
+    (site / beside).write_bytes(b"nothing that works")
+    assert findings(judged(site)) == set()
+
+
+def test_a_file_for_another_python_further_up_the_path_is_passed_over(maker, site, tmp_path):
+    other = tmp_path / "first"
+    other.mkdir()
+    (other / "amp_C.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")
+    found = find_files([other, site], here().abi, None)["amp_C"]
+    assert found.path.parent == site
 
 
 def test_a_renamed_file(site, maker):
@@ -268,6 +388,57 @@ def test_the_layout_with_shims(maker, folder):
     assert (status["amp_C"], status["apex_C"], status["syncbn"]) == ("present", "present", "absent")
     assert findings(report) == {"not-installed"}
     assert "python-code" in findings(report, "info")
+
+
+@pytest.fixture
+def libraries(maker, folder):
+    maker.torch(folder)
+    maker.library_of(folder, "amp_C")
+    return folder
+
+
+def test_a_library_without_its_shim_serves_nobody(libraries):
+    (libraries / "apex/_extensions/amp_C.py").unlink()
+    report = judged(libraries, "amp_C")
+    assert findings(report) == {"shim-missing"}
+    assert "apex/_extensions/amp_C.py" in report.errors[0].message
+
+
+def test_without_a_shim_the_module_is_judged_and_with_one_the_library(maker, libraries):
+    maker.extension(libraries, "amp_C", code=maker.fatbin("sm_80"))
+    targets = {name: found.path.name for name, found in folder_site(libraries).files.items()}
+    assert targets["amp_C"] == "_amp_C.abi3.so"
+    (libraries / "apex/_extensions/amp_C.py").unlink()
+    assert folder_site(libraries).files["amp_C"].path.name.startswith("amp_C.")
+
+
+def test_no_python_is_asked_about_the_name_of_a_library(libraries):
+    (libraries / "_amp_C.abi3.so").rename(libraries / "_amp_C.cpython-39-x86_64-linux-gnu.so")
+    assert findings(judged(libraries, "amp_C")) == set()
+
+
+def test_an_underscore_does_not_make_a_module_a_library(maker, libraries):
+    maker.extension(libraries, "_apex_nccl_allocator", code=None,
+                    file="_apex_nccl_allocator.cpython-39-x86_64-linux-gnu.so")
+    report = judged(libraries, "amp_C", "_apex_nccl_allocator")
+    assert findings(report) == {"wrong-python-abi"}
+
+
+@pytest.mark.parametrize("files", [
+    ("apex/_extensions/_amp_C.cpython-311-x86_64-linux-gnu.so", "apex/_amp_C.so", "_amp_C.so"),
+    ("apex/_amp_C.so", "_amp_C.so"),
+    ("_amp_C.so", "_amp_C.cpython-311-x86_64-linux-gnu.so"),
+    ("_amp_C.abi3.so", "_amp_C.cpython-311-x86_64-linux-gnu.so", "amp_C.so"),
+])
+def test_the_library_that_the_shim_takes_is_the_one_that_is_judged(libraries, files):
+    good = (libraries / "_amp_C.abi3.so").read_bytes()
+    (libraries / "_amp_C.abi3.so").unlink()
+    for number, name in enumerate(files):
+        (libraries / name).write_bytes(b"" if number else good)
+    report = judged(libraries, "amp_C", level="load")
+    assert findings(report) == set()
+    assert next(one for one in report.extensions if one.name == "amp_C").path == str(
+        libraries / files[0])
 
 
 def test_nothing_is_imported(site):

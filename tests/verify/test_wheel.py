@@ -1,11 +1,12 @@
 """Wheels: what is taken out of them, and what is refused."""
 
 import stat
+import sys
 import zipfile
 
 import pytest
 
-from apexlab.verify import wheel
+from apexlab.verify import check, wheel
 from apexlab.verify.errors import CannotError, UnreadableError
 from apexlab.verify.static import verify_wheel
 
@@ -37,7 +38,8 @@ def test_libraries_are_taken_out_and_gone_afterwards(packed):
         found = {name: entry.path for name, entry in subject.files.items()}
         assert set(found) == {"amp_C", "syncbn"}
         assert found["amp_C"].read_bytes() == b"1"
-        assert not (found["amp_C"].parent / "apex/__init__.py").exists()
+        assert (subject.package / "__init__.py").read_bytes() == b"3"  # for the level load
+        assert not list(found["amp_C"].parent.glob("*.dist-info"))
         assert subject.package and subject.versions == ("0.1",)
         assert (subject.python.version, subject.python.abi) == ("3.11", "311")
     assert not found["amp_C"].exists()
@@ -145,6 +147,45 @@ def test_the_gate_says_python_only_once(gate):
     assert len(codes(report)) == 1
     empty = verify_wheel_of_nothing(report.record)
     assert codes(empty) == ["python-only"]
+
+
+def test_a_wheel_for_another_torch_is_told_from_one_that_was_replaced(
+        maker, folder, tmp_path, record_of, monkeypatch):
+    maker.healthy(folder, "amp_C")
+    record = record_of(folder, "amp_C", torch="2.4.1+cu124")
+    monkeypatch.syspath_prepend(folder)
+    path = pack(tmp_path / "apex-0.1.whl", {
+        "apex/__init__.py": b"", **{file.name: file.read_bytes() for file in folder.glob("*.so")}})
+    report = verify_wheel(path, record)
+    assert codes(report) == ["torch-differs"]
+    assert "built for torch 2.4.1+cu124, and torch 2.6.0+cu124 is" in report.errors[0].message
+
+
+@pytest.mark.parametrize(("tag", "code"), [
+    ("cp39-cp39-linux_x86_64", "other-python"),
+    ("cp{here}-cp{here}-linux_s390x", "other-platform")])
+def test_a_wheel_that_nothing_here_can_import_is_left_incomplete(
+        maker, folder, tmp_path, monkeypatch, tag, code):
+    here = f"{sys.version_info[0]}{sys.version_info[1]}"
+    maker.healthy(folder)
+    monkeypatch.syspath_prepend(folder)
+    path = pack(tmp_path / f"apex-0.1-{tag.format(here=here)}.whl", {"apex/__init__.py": b""})
+    with wheel.unpacked(path) as subject:
+        report = check.check(subject, check.Options(level="load", require=("amp_C",)))
+    assert code in {one.code for one in report.findings if one.severity == "incomplete"}
+
+
+def test_the_python_code_of_a_wheel_is_imported_with_its_extensions(
+        maker, folder, tmp_path, monkeypatch):
+    maker.healthy(folder, "amp_C")
+    monkeypatch.syspath_prepend(folder)
+    members = {file.name: file.read_bytes() for file in folder.glob("*.so")}
+    members |= {"apex/__init__.py": b"", "apex/mlp/__init__.py": b"import torch; torch.library"}
+    here = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    path = pack(tmp_path / f"apex-0.1-{here}-{here}-linux_x86_64.whl", members)
+    with wheel.unpacked(path) as subject:
+        report = check.check(subject, check.Options(level="load", require=("amp_C",)))
+    assert codes(report) == ["torch-lacks"]
 
 
 def verify_wheel_of_nothing(record):

@@ -10,6 +10,17 @@ from dataclasses import dataclass
 
 from apexlab.verify.errors import UsageError
 
+# Each compute capability that NVIDIA has, and the first CUDA whose compiler knows it; the oldest
+# that apexlab builds with stands for all before it.
+OLDEST_CUDA = "11.8"
+KNOWN = {
+    (3, 5): "11.8", (3, 7): "11.8", (5, 0): "11.8", (5, 2): "11.8", (5, 3): "11.8",
+    (6, 0): "11.8", (6, 1): "11.8", (6, 2): "11.8", (7, 0): "11.8", (7, 2): "11.8",
+    (7, 5): "11.8", (8, 0): "11.8", (8, 6): "11.8", (8, 7): "11.8", (8, 8): "13.0",
+    (8, 9): "11.8", (9, 0): "11.8", (10, 0): "12.8", (10, 1): "12.8", (10, 3): "12.9",
+    (10, 7): "13.4", (11, 0): "13.0", (12, 0): "12.8", (12, 1): "12.9",
+}  # fmt: skip
+
 _WRITTEN = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", re.IGNORECASE | re.ASCII)
 _TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)", re.ASCII)
 

@@ -2,13 +2,14 @@
 
 Run as text with `python -c`, in an environment that need not have apexlab: standard library only.
 Each extension is imported in a process of its own, so that a crash, an exit or a hang is an
-answer and not the end. Answers go to a pipe of their own, one JSON document a line; whatever the
-extensions print goes to a file.
+answer and not the end; Apex's own Python modules follow in one more. Answers go to a pipe of their
+own, one JSON document a line; whatever is imported may print, which goes to a file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -22,11 +23,13 @@ from typing import Any
 _LONGEST_TEXT = 4000
 _LONGEST_ANSWER = 64 * 1024
 _LARGEST_FILE = 16 << 20
+_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """The job is a JSON document: fd, paths, prepend, logs, seconds, extensions."""
+    """The job is a JSON document: fd, paths, prepend, logs, seconds, extensions, wrappers."""
     job = json.loads(sys.argv[1])
+    end_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if job["paths"]:
         sys.path[:] = job["paths"]
@@ -38,6 +41,14 @@ def main() -> None:
             return
         for extension in job["extensions"]:
             tell(report, in_own_process(extension, job, torch, report.fileno()))
+        for answer in wrappers_in_processes(job, report.fileno()):
+            tell(report, answer)
+
+
+def end_with_parent() -> None:
+    """Let the system end this process when its parent is gone, however that ended."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def tell(report: Any, answer: dict[str, Any]) -> None:
@@ -56,14 +67,8 @@ def import_torch() -> tuple[dict[str, Any], Any]:
 def in_own_process(
     extension: dict[str, str], job: dict[str, Any], torch: Any, report: int,
 ) -> dict[str, Any]:
-    reading, writing = os.pipe()
     log = f"{job['logs']}/{extension['name']}"
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        os.close(report)
-        import_one(extension, torch, writing, log)
-    os.close(writing)
+    pid, reading = forked(lambda writing: import_one(extension, torch, writing), log, report)
     text, status, late = attend(pid, reading, job["seconds"])
     os.close(reading)
     answer: dict[str, Any] = {"name": extension["name"], "output": tail(log)}
@@ -79,6 +84,28 @@ def in_own_process(
     return {**(said if is_answer(said) else {"ended": status}), **answer}
 
 
+def forked(act: Any, log: str, report: int) -> tuple[int, int]:
+    """Start a process that does act(writing end of a pipe), and prints into `log`; its number,
+    and the end to read from."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            end_with_parent()
+            os.close(reading)
+            os.close(report)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            act(writing)
+        finally:
+            # No destructors and no atexit handlers: those of torch belong to the parent.
+            os._exit(0)
+    os.close(writing)
+    return pid, reading
+
+
 def is_answer(said: Any) -> bool:
     if not isinstance(said, dict):
         return False
@@ -88,17 +115,11 @@ def is_answer(said: Any) -> bool:
         isinstance(said.get("kinds"), list) and bool(said["kinds"]))
 
 
-def import_one(extension: dict[str, str], torch: Any, writing: int, log: str) -> None:
-    """In the grandchild: import, answer, leave. Never returns."""
+def import_one(extension: dict[str, str], torch: Any, writing: int) -> None:
     answer: dict[str, Any]
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
         if extension["layout"] == "library":
-            torch.ops.load_library(extension["path"])
-            answer = {"ok": True, "file": extension["path"]}
+            answer = load_library(extension, torch)
         else:
             module = importlib.import_module(extension["module"])
             answer = {"ok": True, "file": str(getattr(module, "__file__", ""))}
@@ -106,8 +127,63 @@ def import_one(extension: dict[str, str], torch: Any, writing: int, log: str) ->
         answer = described(error)
     with contextlib.suppress(OSError):
         os.write(writing, json.dumps(answer).encode())
-    # No destructors and no atexit handlers: those of torch belong to the parent.
-    os._exit(0)
+
+
+def load_library(extension: dict[str, str], torch: Any) -> dict[str, Any]:
+    """Load a library for torch.ops, and count the operations that came with it; None where this
+    torch does not tell them."""
+    names = getattr(getattr(torch, "_C", None), "_dispatch_get_all_op_names", None)
+    before = set(names()) if names else set()
+    torch.ops.load_library(extension["path"])
+    new = set(names()) - before if names else set()
+    own = sum(name.startswith("apex::") for name in new)
+    return {"ok": True, "file": extension["path"], "ops": own if names else None}
+
+
+def wrappers_in_processes(job: dict[str, Any], report: int) -> Any:
+    """Import Apex's own modules one after another in one process; where it ends early, the rest
+    in a new one."""
+    left = list(job["wrappers"])
+    while left:
+        log = f"{job['logs']}/wrappers"
+        pid, reading = forked(lambda writing, names=left: import_wrappers(names, writing), log,
+                              report)
+        text, status, late = attend(pid, reading, job["seconds"])
+        os.close(reading)
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                said = json.loads(line)
+                if left and isinstance(said, dict) and said.get("wrapper") == left[0]:
+                    yield said
+                    del left[0]
+        if left:
+            how = {"hang": job["seconds"]} if late else {"ended": status}
+            yield {"wrapper": left.pop(0), "output": tail(log), **how}
+
+
+def import_wrappers(names: list[str], writing: int) -> None:
+    for name in names:
+        answer: dict[str, Any]
+        try:
+            module = importlib.import_module(name)
+            libraries = getattr(getattr(sys.modules.get("torch"), "ops", None),
+                                "loaded_libraries", ())
+            answer = {"ok": True, "file": str(getattr(module, "__file__", "")),
+                      "swallowed": swallowed(module), "libraries": sorted(map(str, libraries))}
+        except BaseException as error:
+            answer = described(error)
+        with contextlib.suppress(OSError):
+            os.write(writing, json.dumps({"wrapper": name, **answer}).encode() + b"\n")
+
+
+def swallowed(module: Any) -> str | None:
+    """The import error that a class of the module caught and kept, as MultiTensorApply does."""
+    for value in list(vars(module).values()):
+        kept = getattr(value, "__dict__", {}) if isinstance(value, type) else {}
+        if kept.get("available") is False and "import_err" in kept:
+            error = kept["import_err"]
+            return f"{type(error).__name__}: {error}"[:_LONGEST_TEXT] if error else ""
+    return None
 
 
 def attend(pid: int, reading: int, seconds: float) -> tuple[bytes, int, bool]:
@@ -127,7 +203,7 @@ def attend(pid: int, reading: int, seconds: float) -> tuple[bytes, int, bool]:
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            return b"", 0, True
+            return text, 0, True
         if not open_:
             time.sleep(0.002)
 
@@ -136,7 +212,8 @@ def described(error: BaseException) -> dict[str, Any]:
     kinds = [kind.__name__ for kind in type(error).__mro__]
     # torch.ops.load_library hides the loader's words in the cause.
     cause = f": {error.__cause__}" if error.__cause__ else ""
-    return {"ok": False, "kinds": kinds, "missing": getattr(error, "name", None),
+    missing = getattr(error, "name", None)
+    return {"ok": False, "kinds": kinds, "missing": missing if isinstance(missing, str) else None,
             "text": f"{error}{cause}"[:_LONGEST_TEXT]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from pathlib import Path
 
@@ -11,21 +12,52 @@ from apexlab.verify.report import Device
 # Present wherever a driver was handed to this machine or container: Linux, and WSL.
 _NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+_KNOWN_ERRORS = {
+    100: ", no device", 802: ", the GPUs' fabric is not ready",
+    803: ", its library and its kernel module are of different versions",
+    999: ", unknown: nvidia-smi may tell more"}
+_DRIVER_FAILS = "the driver answers with error"
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+
+
+def has_driver() -> bool:
+    """Whether a driver was handed to this machine or container."""
+    return any(node.exists() for node in _NODES)
 
 
 def visible_devices() -> tuple[Device, ...]:
     """The GPUs that a CUDA program would see here; CUDA_VISIBLE_DEVICES counts. Empty for none."""
-    if not any(node.exists() for node in _NODES):
-        return ()
+    return _look()[0]
+
+
+def why_none() -> str:
+    """Why no GPU is visible, in words; "" where one is."""
+    return _look()[1]
+
+
+def is_unusable() -> bool:
+    """Whether there is a driver that fails, which is another thing than that there is no GPU."""
+    why = why_none()
+    return why.startswith(_DRIVER_FAILS) and not why.endswith(_KNOWN_ERRORS[100])
+
+
+def _look() -> tuple[tuple[Device, ...], str]:
+    """The visible GPUs, and why there is none: "cannot be asked" is not "not there"."""
+    if not has_driver():
+        return (), f"there is no {_NODES[0]}"
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return ()
+        return (), f"{_NODES[0]} is there, but the driver's library libcuda.so.1 is not"
     count = ctypes.c_int()
-    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
-        return ()
-    return tuple(_device(cuda, index) for index in range(count.value))
+    error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if error:
+        return (), f"{_DRIVER_FAILS} {error}{_KNOWN_ERRORS.get(error, '')}"
+    if not count.value:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return (), "the driver shows none" + ("" if hidden is None else
+                                              f" with CUDA_VISIBLE_DEVICES={hidden!r}")
+    return tuple(_device(cuda, index) for index in range(count.value)), ""
 
 
 def _device(cuda: ctypes.CDLL, index: int) -> Device:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apexlab.verify import arch, extensions
 from apexlab.verify.arch import Arch
-from apexlab.verify.binary import TORCH_SYMBOL, Binary, read_binary
+from apexlab.verify.binary import TORCH_SYMBOL, Binary, cxx_abi, read_binary
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.expectations import Expectations
 from apexlab.verify.findings import LOST_LATER, NOT_BUILT, finding
+from apexlab.verify.found import LIBRARY, MODULE, PYTHON, Found
 from apexlab.verify.link import Linked, Scope, demangle
 from apexlab.verify.record import Built
 from apexlab.verify.report import Finding
-from apexlab.verify.site import LIBRARY, PYTHON, Found, Subject, Torch
+from apexlab.verify.site import Subject, Torch
 
 _UNKNOWN = extensions.Extension("", "", "", "unknown", "")
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
@@ -69,18 +70,43 @@ class Seen:
 
 def examine(subject: Subject, wanted: Expectations, demand: Demand) -> tuple[Seen, ...]:
     """Judge each extension that is expected, known, or in the record."""
-    scope = Scope(subject.torch.lib) if subject.torch else None
+    scope = Scope(subject.torch.lib, subject.python.executable) if subject.torch else None
     known = [extension.name for extension in extensions.EXTENSIONS]
     built = list(demand.built or ())
     more = list(subject.files) if subject.kind == "wheel" else []
     # What the record names with an underscore is the file that was found without it.
     names = dict.fromkeys([*wanted.why, *built, *known, *more])
     names = {name: None for name in names if "_" + name not in names}
-    return tuple(_examine(subject, name, wanted, demand, scope) for name in names)
+    # What was built or installed once was lost later, and not by the build.
+    once = subject.listed | frozenset(() if demand.gate else built)
+    seen = tuple(_examine(subject, name, wanted, demand, scope, name in once) for name in names)
+    return tuple(_flag_lost(seen, once, rebuild_line(subject)))
+
+
+def _flag_lost(seen: tuple[Seen, ...], once: frozenset[str], rebuild: str) -> Iterator[Seen]:
+    """Where nothing of what a flag builds is there, and something else is, the flag was lost."""
+    absent: dict[str, list[str]] = {}
+    there: set[str] = set()
+    for one in seen:
+        extension = extensions.BY_NAME.get(one.name)
+        if extension is None:
+            continue
+        if one.found is not None or one.name in once:
+            there.add(extension.flag)
+        elif any(found.code == "not-installed" for found in one.findings):
+            absent.setdefault(extension.flag, []).append(one.name)
+    for one in seen:
+        flag = next((flag for flag, names in absent.items() if one.name in names), None)
+        if flag and there and flag not in there and len(absent[flag]) > 1:
+            lost = finding("flag-lost", name=one.name, flag=flag, variable=f"APEX_{flag.upper()}=1",
+                           rebuild=rebuild)
+            yield replace(one, findings=(lost,))
+        else:
+            yield one
 
 
 def _examine(subject: Subject, name: str, wanted: Expectations, demand: Demand,
-             scope: Scope | None) -> Seen:
+             scope: Scope | None, once: bool) -> Seen:
     found = subject.find(name)
     extension = extensions.BY_NAME.get(name.removeprefix("_"), _UNKNOWN)
     if found is not None and found.layout == PYTHON:
@@ -88,8 +114,7 @@ def _examine(subject: Subject, name: str, wanted: Expectations, demand: Demand,
             return Seen(name, found, None, (finding("python-code", name=name),))
         found = None  # a shim without its library serves nobody
     if found is None:
-        built = name in (demand.built or {}) and not demand.gate
-        return Seen(name, None, None, tuple(_absent(subject, name, wanted, built)))
+        return Seen(name, None, None, tuple(_absent(subject, name, wanted, once)))
     fill = {"name": name, "rebuild": rebuild_line(subject), "python": subject.python.version}
     try:
         binary = read_binary(found.path)
@@ -97,7 +122,7 @@ def _examine(subject: Subject, name: str, wanted: Expectations, demand: Demand,
         code = "wrong-file" if error.part == "file" else "unreadable-fatbin"
         return Seen(name, found, None, (finding(code, reason=error.reason, **fill),))
     if found.stem in binary.pyinit and found.layout == LIBRARY:
-        found = Found(found.name, found.path, "module", found.tag)
+        found = replace(found, layout=MODULE, shim=None)
     stops = tuple(_file_findings(subject, found, binary, fill))
     findings = (
         *_recorded(binary, (demand.built or {}).get(name), fill), *stops,
@@ -124,11 +149,15 @@ def _file_findings(subject: Subject, found: Found, binary: Binary, fill: dict[st
     here = next((one for one in _MACHINES.values() if subject.platform.endswith(one)), own)
     if binary.machine != here:
         yield finding("wrong-machine", machine=binary.machine, here=here, **fill)
+    elif found.layout == LIBRARY:
+        # No Python imports it, so the tag in its name is no matter; but somebody has to load it.
+        if found.shim is None and subject.package is not None:
+            yield finding("shim-missing", file=found.path.name, **fill)
     elif found.tag not in (None, subject.python.abi):
         tag = found.tag or ""
         yield finding("wrong-python-abi", tag=f"Python {tag[0]}.{tag[1:]}", file=found.path.name,
                       **fill)
-    elif found.layout != LIBRARY and found.stem not in binary.pyinit:
+    elif found.stem not in binary.pyinit:
         other = f", only PyInit_{binary.pyinit[0]}" if binary.pyinit else ""
         yield finding("not-a-module", other=other, **fill)
 
@@ -161,7 +190,14 @@ def _device_code(binary: Binary, extension: extensions.Extension, demand: Demand
         how = arch.covers(have, device.arch)
         if how != "sass":
             code = "no-kernel-image" if how == "none" else "jit-only"
-            yield finding(code, targets=text, device=device.name, arch=device.arch, **fill)
+            yield finding(code, targets=text, device=device.name, arch=device.arch,
+                          since=_since(device.arch), **fill)
+
+
+def _since(device: Arch) -> str:
+    """What the build needs for that GPU, where not every toolkit of the matrix will do."""
+    first = arch.KNOWN.get((device.major, device.minor))
+    return f", which needs CUDA {first} or later" if first and first != arch.OLDEST_CUDA else ""
 
 
 def _link(subject: Subject, binary: Binary, scope: Scope, fill: dict[str, str],
@@ -175,21 +211,27 @@ def _link(subject: Subject, binary: Binary, scope: Scope, fill: dict[str, str],
         yield finding(code, library=library, **fill)
         if code == "torch-cpu-only":
             return  # its other CUDA libraries are absent for the same reason
+    for old in linked.old:
+        code = "glibc-too-old" if old.version.startswith("GLIBC_") else "libstdcxx-too-old"
+        yield finding(code, version=old.version, library=old.library, newest=old.newest, **fill)
     if not linked.missing and _other_cuda(binary, torch):
         yield finding("cuda-major-mismatch", built=binary.cuda_major, cuda=torch.cuda or "none",
                       **fill)
     elif linked.unreadable:
         yield finding("link-unchecked", library=linked.unreadable[0], **fill)
     elif linked.unresolved:
-        yield _unresolved(linked, fill)
+        yield _unresolved(linked, binary.cxx_abi, scope.cxx_abi, fill)
 
 
-def _unresolved(linked: Linked, fill: dict[str, str]) -> Finding:
+def _unresolved(linked: Linked, abi: str, torch_abi: str, fill: dict[str, str]) -> Finding:
     first = next((name for name in linked.unresolved if TORCH_SYMBOL.match(name)), None)
     code = "torch-abi-mismatch" if first else "undefined-symbol"
+    if first and "unknown" not in (abi, torch_abi) and abi != torch_abi:
+        code = "cxx-abi-mismatch"
+        first = next((name for name in linked.unresolved if cxx_abi([name]) == abi), first)
     rest = len(linked.unresolved) - 1
-    return finding(code, symbol=demangle(first or linked.unresolved[0]),
-                   more=f", and {rest} more" if rest else "", **fill)
+    return finding(code, symbol=demangle(first or linked.unresolved[0]), abi=abi,
+                   torch_abi=torch_abi, more=f", and {rest} more" if rest else "", **fill)
 
 
 def _missing_code(library: str) -> str:

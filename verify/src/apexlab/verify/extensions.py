@@ -49,6 +49,23 @@ EXTENSIONS = (
 
 BY_NAME = {extension.name: extension for extension in EXTENSIONS}
 
+# The contrib modules of Apex's refs, each with its flag: known by name, and judged like any other.
+CONTRIB = {
+    "fused_lamb_cuda": "deprecated_fused_lamb", "distributed_adam_cuda": "distributed_adam",
+    "distributed_lamb_cuda": "distributed_lamb", "xentropy_cuda": "xentropy",
+    "focal_loss_cuda": "focal_loss", "fused_index_mul_2d": "index_mul_2d",
+    "fast_layer_norm": "fast_layer_norm", "group_norm_cuda": "group_norm",
+    "group_norm_v2_cuda": "group_norm", "bnp": "bnp",
+    "permutation_search_cuda": "permutation_search", "transducer_joint_cuda": "transducer",
+    "transducer_loss_cuda": "transducer", "cudnn_gbn_lib": "cudnn_gbn",
+    "fast_bottleneck": "fast_bottleneck", "fused_conv_bias_relu": "fused_conv_bias_relu",
+    "peer_memory_cuda": "peer_memory", "nccl_p2p_cuda": "nccl_p2p",
+    "apex_nccl_allocator": "nccl_allocator", "nccl_allocator": "nccl_allocator",
+    "apex_gpu_direct_storage": "gpu_direct_storage", "fmhalib": "fmha",
+    "fast_multihead_attn": "fast_multihead_attn",
+}  # fmt: skip
+KNOWN_NAMES = (*BY_NAME, *CONTRIB)
+
 # The flags behind the profile `core`. Without a record, nobody knows whether the third was asked
 # for: a healthy default build of Apex has no fused_adam_cuda (apex#738), so it is optional then.
 CORE_FLAGS = ("cpp_ext", "cuda_ext", "deprecated_fused_adam")

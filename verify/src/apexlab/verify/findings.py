@@ -9,7 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from apexlab.verify.report import ERROR, INCOMPLETE, INFO, WARNING, Finding
+from apexlab.verify.report import (
+    ERROR,
+    FALLBACK,
+    INCOMPLETE,
+    INFO,
+    LOAD,
+    RUN,
+    STATIC,
+    WARNING,
+    Finding,
+)
 
 _REBUILD = "Build Apex again against this torch: {rebuild}."
 _REINSTALL = "Install the wheel again, or build it again: {rebuild}."
@@ -21,12 +31,14 @@ _LIST = "Build again with {arch} in the list of architectures (ARCHS= or --archs
 
 @dataclass(frozen=True)
 class Kind:
-    """One row: the code, how bad it is, what is said, and what to do."""
+    """One row: the code, how bad it is, what is said, what to do, and the lowest level at which
+    it can appear."""
 
     code: str
     severity: str
     message: str
     fix: str
+    level: str = STATIC
 
 
 KINDS = (
@@ -45,19 +57,26 @@ KINDS = (
     Kind("torch-unknown", INCOMPLETE, "No torch was found here, so it was not checked whether the "
          "extensions fit one{record_torch}.", "Run this where that torch is installed."),
     Kind("torch-broken", ERROR, "torch itself cannot be imported: {error}",
-         "Repair torch first; nothing can be said about Apex before."),
+         "Repair torch first; nothing can be said about Apex before.", LOAD),
     Kind("torch-replaced", ERROR, "Apex was built for torch {built_for}, and torch {torch} is "
          "installed: something replaced it later.{symbol}",
          "{install}, or rebuild with {rebuild}."),
     Kind("torch-differs", ERROR, "The wheel was built for torch {built_for}, and torch {torch} is "
          "installed here.{symbol}", "{install}, or rebuild with {rebuild}."),
     Kind("torch-shadowed", ERROR, "import torch does not give the torch that was judged, {judged}, "
-         "but the one in {other}.", "Remove that one, or its folder from PYTHONPATH."),
+         "but the one in {other}.", "Remove that one, or its folder from PYTHONPATH.", LOAD),
     Kind("package-missing", ERROR, "The extensions are there, but the Python package apex is not: "
          "nothing can call them.", _REINSTALL),
     Kind("package-shadowed", ERROR, "import apex gives {package}, while extensions lie in "
          "{folder}: a clone or another installation comes first.",
          "Remove that one, or its folder from PYTHONPATH."),
+    Kind("installed-elsewhere", WARNING, "Apex is on the path more than once: {package} is "
+         "imported, and {others} is hidden behind it.",
+         "Uninstall the one that is not wanted, before a change of the path swaps them."),
+    Kind("source-tree", WARNING, "import apex gives the source tree {folder} (an editable install, "
+         "or a folder on PYTHONPATH) and no installation: whatever happens there happens to Apex.",
+         "Build a wheel and install it. An editable install also loses its build options with "
+         "setuptools 69 and later."),
     Kind("clone-here", WARNING, "The current folder has a package apex of its own ({package}): a "
          "program that is started here imports that one, which was not judged.",
          "Start your programs in another folder."),
@@ -66,13 +85,18 @@ KINDS = (
          "Run pip uninstall apex until nothing is left, and install the wheel again."),
     Kind("other-python", INCOMPLETE, "{where} is for Python {python}, which is not here (this is "
          "{here}): its extensions cannot be imported.",
-         "Run this with Python {python}, or ask for --level static."),
+         "Run this with Python {python}, or ask for --level static.", LOAD),
     Kind("other-platform", INCOMPLETE, "{where} is for {platform}, and this machine is {here}: "
          "its extensions cannot be imported.",
-         "Run this on such a machine, or ask for --level static."),
+         "Run this on such a machine, or ask for --level static.", LOAD),
     # Presence.
     Kind("not-installed", ERROR, "{name} is absent, although {why}.",
          "{advice}"),
+    Kind("flag-lost", ERROR, "{name} is absent, as is all that --{flag} builds, while other "
+         "extensions are there: this flag did not reach setup.py.",
+         "Build again: {rebuild}, or with {variable} and a ref that knows this variable."),
+    Kind("shim-missing", ERROR, "{name} is a library for torch.ops ({file}), and the Python file "
+         "apex/_extensions/{name}.py that loads it is absent: nothing can call it.", _REINSTALL),
     Kind("not-requested", INFO, "{name} was not asked for (no error): {note}.", ""),
     Kind("python-code", INFO, "{name} is Python code in this layout of Apex: there is nothing "
          "compiled to check.", ""),
@@ -98,7 +122,7 @@ KINDS = (
          "has {targets}.", "Build again; if this ref fixes the list of {name} by itself, the "
          "matrix has to say so."),
     Kind("no-kernel-image", ERROR, "{name} has code for {targets}, and none of it runs on {device} "
-         "({arch}).", _LIST + " Setting it at run time has no effect."),
+         "({arch}).", _LIST[:-1] + "{since}. Setting it at run time has no effect."),
     Kind("jit-only", WARNING, "{name} runs on {device} ({arch}) only by compiling its PTX at the "
          "first start.", _LIST),
     # What the loader would say.
@@ -115,40 +139,115 @@ KINDS = (
          "Install the package that ships {library}."),
     Kind("torch-abi-mismatch", ERROR, "{name} was built for another torch: it needs {symbol}, "
          "which torch {torch} does not have{more}.", _REBUILD),
+    Kind("cxx-abi-mismatch", ERROR, "{name} was built for the {abi} C++ ABI, and torch {torch} has "
+         "the {torch_abi} one: it needs {symbol}{more}. Builds of the same torch version differ in "
+         "this.", _REBUILD),
     Kind("undefined-symbol", ERROR, "{name} needs {symbol}, which nothing here defines{more}.",
          "A source file or a library was left out of the build: {rebuild}."),
     Kind("link-unchecked", INCOMPLETE, "Whether {name} fits could not be told, because {library} "
          "cannot be read.", "Install torch again."),
     Kind("torch-not-imported", ERROR, "{name} does not find torch's own libraries ({library}).",
          "Install torch again; an extension works only after import torch."),
-    Kind("libstdcxx-too-old", ERROR, "{name} needs {version}, which the libstdc++ here does not "
-         "have.", "Build in the image that runs it. A conda environment may also hide a newer "
+    Kind("libstdcxx-too-old", ERROR, "{name} needs {version}, and {library} stops at {newest}.",
+         "Build in the image that runs it. A conda environment may also hide a newer "
          "libstdc++."),
-    Kind("glibc-too-old", ERROR, "{name} needs {version}, which the C library here does not have.",
+    Kind("glibc-too-old", ERROR, "{name} needs {version}, and {library} stops at {newest}.",
          "Build in the image that runs it, or in an older one."),
     Kind("exec-stack", ERROR, "{name} asks for an executable stack, which this system refuses.",
-         "Build again: {rebuild}."),
+         "Build again: {rebuild}.", LOAD),
     # What happened when it was imported.
     Kind("crash", ERROR, "{name} crashes when it is imported ({signal}).{output}",
-         "Build again: {rebuild}."),
+         "Build again: {rebuild}.", LOAD),
     Kind("exit", ERROR, "{name} ends the process when it is imported (exit status {status})."
-         "{output}", "Build again: {rebuild}."),
+         "{output}", "Build again: {rebuild}.", LOAD),
     Kind("hang", ERROR, "{name} does not come back from its import: it was stopped after "
-         "{seconds:g} seconds.", "Build again: {rebuild}."),
+         "{seconds:g} seconds.", "Build again: {rebuild}.", LOAD),
     Kind("no-driver", ERROR, "{name} asks for a GPU driver when it is imported: {error}",
-         "Start the container with --gpus all."),
-    Kind("import-error", ERROR, "{name} cannot be imported: {error}", "Build again: {rebuild}."),
+         "Start the container with --gpus all.", LOAD),
+    Kind("fork-after-cuda", INCOMPLETE, "{name} could not be tried: something sets up CUDA as soon "
+         "as torch is imported, and a forked process cannot use it then.",
+         "Look for a sitecustomize.py or a .pth file that calls torch.cuda, and move that call.",
+         LOAD),
+    Kind("no-operations", ERROR, "{name} loads and registers no operation under torch.ops.apex: "
+         "there is nothing to call.", "Build again: {rebuild}.", LOAD),
+    Kind("torch-lacks", ERROR, "{wrapper} cannot be imported, because torch {torch} has no {what}: "
+         "this commit of Apex and this torch do not fit. The extensions may be fine.",
+         "Take the commit of Apex that the matrix names for this torch: {rebuild}; or another "
+         "torch.", LOAD),
+    Kind("wrapper-broken", ERROR, "{wrapper}, which is Apex's own Python code, cannot be imported: "
+         "{error}", _REINSTALL, LOAD),
+    Kind("error-swallowed", ERROR, "{name} loads, and yet {wrapper} could not import it and keeps "
+         "that to itself until its first call: {error}", _REINSTALL, LOAD),
+    Kind("import-error", ERROR, "{name} cannot be imported: {error}", "Build again: {rebuild}.",
+         LOAD),
     Kind("shadowed", ERROR, "import {name} does not give the file that was judged but {other}.",
-         "Remove that file, or the folder from PYTHONPATH."),
-    Kind("not-loaded", INCOMPLETE, "{name} was not imported: {reason}.", "Run it again."),
+         "Remove that file, or the folder from PYTHONPATH.", LOAD),
+    Kind("not-loaded", INCOMPLETE, "{name} was not imported: {reason}.", "Run it again.", LOAD),
     # The level run.
-    Kind("no-gpu", INCOMPLETE, "No GPU is visible, so it was not checked that the kernels run; "
-         "everything up to load is {so_far}.", "Ask for what can be "
-         "checked here: --level load. With a GPU (docker run --gpus all ...) this version also "
-         "checks that there is code for it, and not yet that the code runs."),
-    Kind("run-unproven", INCOMPLETE, "This version of apexlab checks what is there and that it "
-         "loads; it does not prove yet that the kernels run. Everything up to load is {so_far}.",
-         "Ask for what it checks: --level load."),
+    Kind("no-gpu", INCOMPLETE, "No GPU is visible ({why}), so it was not checked that the "
+         "kernels run; everything up to load is {so_far}.", "Run it where there is one (docker run "
+         "--gpus all ...), or ask for what can be checked here: --level load.", RUN),
+    Kind("gpu-unusable", INCOMPLETE, "torch cannot use {device}: {error}.",
+         "Look at nvidia-smi and the driver's version. Started as a container, it needs "
+         "--gpus all.", RUN),
+    Kind("gpu-busy", INCOMPLETE, "{call} could not be made on {device}: {what}.{more}",
+         "Run it again while nothing else fills this GPU.", RUN),
+    Kind("driver-too-old", INCOMPLETE, "{call} could not be made on {device}: {what}.{more}",
+         "Install a newer driver, or take a build for an older CUDA.", LOAD),
+    Kind("ptx-toolchain", ERROR, "{name} has only PTX for {device}, of a version that this driver "
+         "does not know: {what}.{more}", "Install a newer driver, or build machine code for this "
+         "GPU (ARCHS= or --archs): {rebuild}.", LOAD),
+    Kind("no-kernel-image-run", ERROR, "{name} has no code that runs on {device}: {what}.{more}",
+         "Build again with this GPU in the list of architectures: {rebuild}.", LOAD),
+    Kind("call-failed", ERROR, "{call} fails on {device}: {what}.{more}",
+         "Import works and the call does not, so this Apex and this torch do not fit, or the file "
+         "is broken: {rebuild}, or take another commit of Apex.", RUN),
+    Kind("wrong-numbers", ERROR, "{call} computes wrong numbers on {device}: {what}.{more}",
+         "Do not train with this build. Build again: {rebuild}; if it stays, take another commit "
+         "of Apex.", RUN),
+    Kind("wrong-device", ERROR, "{call} goes wrong for tensors on {device} while {current} is the "
+         "current device: {what}.{more}", "Call torch.cuda.set_device first, in each process, or "
+         "take a later commit of Apex.", RUN),
+    Kind("fallback", FALLBACK, "{call} ran without {name} on {device}. What ran is: {ran}.{more}",
+         "Something else than the extension answers this call: look for a patched or second Python "
+         "package apex, then build again: {rebuild}.", RUN),
+    Kind("instrument-blind", INCOMPLETE, "No instrument sees which kernels {name} launches here "
+         "({why}), so nothing is proven.", "Allow profiling of GPU programs and stop other "
+         "profilers; or install a C compiler (cc), from which verify makes its second instrument.",
+         RUN),
+    Kind("call-unsupported", INCOMPLETE, "{name} is not proven: {call}: {what}.{more}",
+         "Take a commit of Apex that has this call, or judge without this extension.", RUN),
+    Kind("not-proven", INCOMPLETE, "Not proven on this GPU: {names}.",
+         "Run it again with --json and look at the proofs; please report what you see.", RUN),
+    Kind("no-call-known", INCOMPLETE, "{name} was imported and not called: verify knows no call "
+         "of it for sure, and guesses none.", "Ask for --level load, or test it by a program of "
+         "your own.", RUN),
+    # A user's own model.
+    Kind("model-broken", ERROR, "The model {factory} cannot be judged: {error}.",
+         "Mend the factory: it has to return (model, optimizer, step), and step() to run one whole "
+         "training step on the GPU.", RUN),
+    Kind("model-without-apex", FALLBACK, "The model {factory} uses nothing of Apex: {what}, and no "
+         "kernel of Apex ran in its training step.",
+         "Put Apex's classes into the model (apex.normalization, apex.optimizers), or a version of "
+         "its library that uses them; no rebuild of Apex will change that.", RUN),
+    Kind("model-fallback", FALLBACK, "The model {factory} uses {classes}, and no kernel of {name} "
+         "ran in its training step: torch's code ran instead.",
+         "Look at how it is called: Apex's norms use torch's code inside torch.compile, while "
+         "tracing and for tensors on the CPU, and its optimizers skip parameters without a "
+         "gradient.", RUN),
+    Kind("model-unseen", INCOMPLETE, "No instrument sees what {names} launches, so it is not known "
+         "whether the model {factory} uses it.", "Allow profiling of GPU programs and stop other "
+         "profilers; or install a C compiler (cc), from which verify makes its second "
+         "instrument.", RUN),
+    # Calls that Apex answers with PyTorch's code by its own design: said where it was seen.
+    Kind("known-fallback-cpu", INFO, "On CPU tensors FusedLayerNorm and FusedRMSNorm use PyTorch's "
+         "code (Apex's design).", "", RUN),
+    Kind("known-fallback-compile", INFO, "Inside torch.compile FusedLayerNorm and FusedRMSNorm use "
+         "PyTorch's code (Apex's design), so a compiled model does not run them.", "", RUN),
+    Kind("known-fallback-softmax", INFO, "FusedScaleMaskSoftmax uses PyTorch's code for shapes "
+         "that its kernels do not take (Apex's design); it was seen with 16 keys.", "", RUN),
+    Kind("known-fallback-clip", INFO, "contrib.clip_grad scales BF16 gradients one by one with "
+         "PyTorch's code (Apex's design).", "", RUN),
     Kind("no-record", INFO, "There is no build record, so it was judged against {basis}.",
          "Give the record with --record, or name what you need with --require."),
 )  # fmt: skip
@@ -158,8 +257,13 @@ BY_CODE = {kind.code: kind for kind in KINDS}
 # Codes that predict what the loader does: when the module did load, the loader was right.
 LOADER_DECIDES = frozenset({
     "cudart-missing", "torch-cpu-only", "driver-lib-missing", "library-missing",
-    "torch-abi-mismatch", "undefined-symbol", "link-unchecked", "not-a-module",
+    "torch-abi-mismatch", "cxx-abi-mismatch", "undefined-symbol", "link-unchecked", "not-a-module",
+    "libstdcxx-too-old", "glibc-too-old",
 })
+# What ends or stops a process that imports the extension, whoever does: Apex's Python side, too.
+VIOLENT = frozenset({"crash", "exit", "hang", "wrong-file"})
+# What the file tells, and what a call says of the same cause.
+SAID_BY_CALL = {"no-kernel-image": "no-kernel-image-run"}
 # Files that are not imported: the reading of them already said that it cannot work.
 NOT_LOADABLE = frozenset({"wrong-file", "wrong-machine", "wrong-python-abi"})
 

@@ -6,28 +6,24 @@ an empty folder, so that no checkout beside the user's feet is imported by mista
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
-import select
-import signal
-import subprocess
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from apexlab.verify import examine
+from apexlab.verify import device, examine, process, versions, wrappers
 from apexlab.verify.binary import TORCH_SYMBOL
-from apexlab.verify.errors import CannotError
+from apexlab.verify.errors import UnreadableError
 from apexlab.verify.findings import LOST_LATER, finding
+from apexlab.verify.found import Found
 from apexlab.verify.link import demangle
+from apexlab.verify.process import spelt
 from apexlab.verify.report import Finding
 from apexlab.verify.scratch import scratch
-from apexlab.verify.site import Found, Subject
+from apexlab.verify.site import Subject, same
 
 SECONDS = 30.0  # for one extension; a healthy one takes milliseconds
 TORCH_SECONDS = 300.0  # import torch from a cold network disk can take minutes
@@ -36,10 +32,11 @@ TORCH_SECONDS = 300.0  # import torch from a cold network disk can take minutes
 @dataclass(frozen=True)
 class Loaded:
     """What the child said. `torch` None: the torch that was judged was imported, else the finding
-    that says why not; `answers` by name."""
+    that says why not; `answers` by name; `wrappers` those about Apex's own Python modules."""
 
     torch: Finding | None
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    wrappers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,10 @@ _PATTERNS = tuple(_Pattern(re.compile(text), code) for text, code in (
     (r"undefined symbol: (\S+?)(?:[,\s]|$)", "undefined-symbol"),
     (r"version [`'](GLIBC_\S+?)' not found", "glibc-too-old"),
     (r"version [`']((?:GLIBCXX|CXXABI)_\S+?)' not found", "libstdcxx-too-old"),
+    (r"no kernel image is available", "no-kernel-image-run"),
+    (r"PTX was compiled with an unsupported toolchain", "ptx-toolchain"),
+    (r"driver version is insufficient|NVIDIA driver on your system is too old", "driver-too-old"),
+    (r"Cannot re-initialize CUDA in forked subprocess", "fork-after-cuda"),
     (r"cannot enable executable stack", "exec-stack"),
     (r"does not define module export function", "not-a-module"),
     (r"(file too short|invalid ELF header|wrong ELF class\S*)", "wrong-file"),
@@ -63,96 +64,80 @@ _PATTERNS = tuple(_Pattern(re.compile(text), code) for text, code in (
 ))
 
 
+@dataclass
+class _Import:
+    """The one process of this level, a process.Task; `said` are its answers."""
+
+    subject: Subject
+    folder: Path
+    orders: dict[str, Any]
+    seconds_: tuple[float, float]
+    said: list[dict[str, Any]] = field(default_factory=list)
+    end: dict[str, Any] = field(default_factory=dict)
+
+    def command(self) -> Sequence[str]:
+        child = resources.files("apexlab.verify") / "child.py"
+        return (str(self.subject.python.executable), "-c", child.read_text(encoding="utf-8"))
+
+    def job(self) -> Mapping[str, Any]:
+        return self.orders
+
+    def environ(self) -> Mapping[str, str]:
+        return os.environ
+
+    def folders(self) -> tuple[Path, Path]:
+        return self.folder / "empty", self.folder / "logs" / "child"
+
+    def seconds(self) -> float:
+        return self.seconds_[bool(self.said)]
+
+    def answered(self, answer: dict[str, Any]) -> None:
+        self.said.append(answer)
+
+    def ended(self, how: dict[str, Any]) -> bool:
+        self.end = how
+        return False
+
+    def printed(self) -> str:
+        return self.folders()[1].read_bytes()[-2000:].decode("utf-8", "replace").strip()
+
+
 def load(subject: Subject, files: Iterable[Found], seconds: float = SECONDS,
          torch_seconds: float = TORCH_SECONDS) -> Loaded:
-    """Import `files` with the subject's Python; never raises for what they do."""
+    """Import `files` and Apex's own modules with the subject's Python; never raises for what
+    they do."""
+    files = list(files)
     wanted = [{"name": found.name, "module": found.stem, "layout": found.layout,
                "path": str(found.path)} for found in files]
+    modules = wrappers.names(files) if subject.package is not None else []
     with scratch("load") as folder:
-        cwd, logs = folder / "empty", folder / "logs"
-        cwd.mkdir()
-        logs.mkdir()
-        reading, writing = os.pipe()
-        job = {"fd": writing, "paths": subject.paths, "prepend": subject.prepend,
-               "logs": str(logs), "seconds": seconds, "extensions": wanted}
-        try:
-            with (logs / "child").open("wb") as output:
-                process = subprocess.Popen(
-                    [str(subject.python.executable), "-c", _child(), json.dumps(job)],
-                    cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                    pass_fds=(writing,), start_new_session=True)
-        except OSError as error:
-            os.close(reading)
-            raise CannotError(
-                f"The Python {subject.python.executable} that would import the extensions cannot "
-                f"be started ({error}). Repair that environment, or use --level static."
-            ) from error
-        finally:
-            os.close(writing)
-        try:
-            lines = _lines(reading, torch_seconds, seconds + 30)
-            answers = {answer["name"]: answer for answer in map(json.loads, lines)}
-        finally:
-            os.close(reading)
-            _end(process)
-        text = (logs / "child").read_bytes()[-2000:].decode("utf-8", "replace").strip()
-    return Loaded(_torch_error(subject, answers.pop("torch", None), process.returncode, text),
-                  answers)
+        for name in ("empty", "logs"):
+            (folder / name).mkdir()
+        orders = {"paths": subject.paths, "prepend": subject.prepend, "logs": str(folder / "logs"),
+                  "seconds": seconds, "extensions": wanted, "wrappers": modules}
+        task = _Import(subject, folder, orders, (torch_seconds, seconds + 30))
+        process.attend([task])
+        printed = task.printed()
+    answers = {answer["name"]: answer for answer in task.said if "name" in answer}
+    return Loaded(_torch_error(subject, answers.pop("torch", None), task.end, printed),
+                  answers,
+                  {answer["wrapper"]: answer for answer in task.said if "wrapper" in answer})
 
 
-def _child() -> str:
-    return (resources.files("apexlab.verify") / "child.py").read_text(encoding="utf-8")
-
-
-def _lines(reading: int, first: float, later: float) -> Iterator[str]:
-    """The answers as they come; ends when the pipe closes or when one is overdue."""
-    rest, limit = b"", first
-    while True:
-        deadline = time.monotonic() + limit
-        while b"\n" not in rest:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([reading], [], [], left)[0]:
-                return
-            piece = os.read(reading, 1 << 16)
-            if not piece:
-                return
-            rest += piece
-        line, _, rest = rest.partition(b"\n")
-        limit = later
-        yield line.decode()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # The whole group: an extension may have started processes that outlive it.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=1)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _torch_error(subject: Subject, answer: dict[str, Any] | None, code: int, output: str,
-                 ) -> Finding | None:
+def _torch_error(subject: Subject, answer: dict[str, Any] | None, end: Mapping[str, Any],
+                 output: str) -> Finding | None:
     if answer is None:
         last = output.splitlines()[-1] if output else ""
-        how = ("its import did not come back and was stopped" if code == -signal.SIGKILL
-               else f"its import ended the process ({_status(code)})")
+        how = ("its import did not come back and was stopped" if "hang" in end
+               else f"its import ended the process ({end['ended']})")
         return finding("torch-broken", error=f"{how}. {last}".strip())
     if not answer.get("ok"):
         return finding("torch-broken", error=f"{answer['kinds'][0]}: {answer['text']}")
     judged, other = subject.torch, Path(answer["file"]).parent
-    if judged is not None and not same_file(judged.lib.parent, other):
+    if judged is not None and not same(judged.lib.parent, other):
         # All that loads would have been loaded beside another torch than the one that was read.
         return finding("torch-shadowed", judged=judged.lib.parent, other=other)
     return None
-
-
-def same_file(one: Path, other: Path) -> bool:
-    """Whether both are there and the same."""
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
 
 
 def understood(name: str, answer: dict[str, Any] | None, found: Found, fill: dict[str, str],
@@ -166,18 +151,28 @@ def understood(name: str, answer: dict[str, Any] | None, found: Found, fill: dic
         return finding("not-loaded", reason="the process that imports ended early", **fill)
     if answer.get("ok"):
         other = answer.get("file") or "a built-in module"
-        if not same_file(Path(other), found.path):
+        if not same(Path(other), found.path):
             return finding("shadowed", other=other, **fill)
-        return None
+        return _without_operations(answer, fill)
     if "hang" in answer:
         return finding("hang", seconds=answer["hang"], **fill)
     if "ended" in answer:
         last = (answer.get("output") or "").strip().splitlines()
         output = f" It said: {last[-1][:300]}" if last else ""
         if answer["ended"] < 0:
-            return finding("crash", signal=_status(answer["ended"]), output=output, **fill)
+            return finding("crash", signal=spelt(answer["ended"]), output=output, **fill)
         return finding("exit", status=answer["ended"], output=output, **fill)
     return _error(answer, found, fill)
+
+
+def _without_operations(answer: dict[str, Any], fill: dict[str, str]) -> Finding | None:
+    """A library may load and register nothing that could be called."""
+    if "ops" not in answer:
+        return None  # a module
+    if answer["ops"] is None:
+        return finding("not-loaded", reason="it was, but this torch does not tell which operations "
+                       "came with it", **fill)
+    return None if answer["ops"] else finding("no-operations", **fill)
 
 
 def _error(answer: dict[str, Any], found: Found, fill: dict[str, str]) -> Finding:
@@ -203,11 +198,19 @@ def _matched(code: str, group: str, text: str, found: Found, fill: dict[str, str
             return finding("wrong-machine", machine="another machine", here=os.uname().machine,
                            **fill)
         return examine.missing_library(Path(group).name, **fill)
-    return finding(code, version=group, reason=group, other="", error=text[:500], **fill)
+    if code == "driver-too-old" and not device.has_driver():
+        code = "no-driver"  # the runtime says the same of a driver that is not there at all
+    return finding(code, version=group, reason=group, other="", error=text[:500], what=text[:500],
+                   call=f"import {fill['name']}", device="the GPU here", more="",
+                   **_who_lacks(group, text), **fill)
 
 
-def _status(code: int) -> str:
+def _who_lacks(version: str, text: str) -> dict[str, str]:
+    """The library that lacks a symbol version, and where it stops."""
+    found = re.search(r"(\S+): version [`']", text)
+    library = found[1] if found else "the library here"
     try:
-        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
-    except ValueError:
-        return f"signal {-code}"
+        newest = versions.newest(versions.kind(version) or "", versions.defined(Path(library)))
+    except UnreadableError:
+        newest = "an older one"
+    return {"library": library, "newest": newest}

@@ -92,7 +92,9 @@ def parse_record(text: str | bytes, where: str) -> Record:
         data = json.loads(text)
         schema = data.pop("schema")
         if schema != SCHEMA:
-            raise ValueError(f"its schema is {schema!r}, and this apexlab reads {SCHEMA}")
+            later = re.fullmatch(r"apexlab\.record/([2-9]|[1-9]\d{1,3})", str(schema))
+            why = ", so a newer apexlab wrote it (update this one)" if later else ""
+            raise ValueError(f"its schema is {schema!r}, and this apexlab reads {SCHEMA}{why}")
         known = {key: data[key] for key in Record.__dataclass_fields__ if key in data}
         _check_types(known)
         if not isinstance(data["built"], list):

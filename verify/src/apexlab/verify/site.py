@@ -10,24 +10,23 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from apexlab.verify.errors import CannotError
+from apexlab.verify.found import Found, extension_of, find_files, names_in
 from apexlab.verify.record import IMAGE_PATH, Record, read_record
 
 RECORD_NAME = "apexlab-record.json"
-MODULE, LIBRARY, PYTHON = "module", "library", "python"
 
-_FILE = re.compile(
-    r"_?(?P<name>[A-Za-z]\w*?)(\.cpython-(?P<tag>\d+[a-z]*)(-[\w-]+)?|\.abi3)?\.so")
 _VERSION_LINE = re.compile(r"""^(\w+)\s*(?::[^=\n]*)?=\s*['"]([^'"]*)['"]""", re.MULTILINE)
-_LAYOUT_FOLDERS = ("", "apex", "apex/_extensions")
 _PYTHON_FOLDER = re.compile(r"python(\d+)\.(\d+)(t?)")
 _INFO = re.compile(r"apex-\d[^-]*\.dist-info")
-_MAX_VERSION_FILE = 1 << 16
+# setuptools' editable installs: a module that finds what this table maps to.
+_EDITABLE = re.compile(r"__editable___apex_\w*finder\.py")
+_MAPPED = re.compile(r"""['"]apex['"]\s*:\s*['"]([^'"]+)['"]""")
+_MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -46,22 +45,6 @@ class Torch:
 
 
 @dataclass(frozen=True)
-class Found:
-    """One extension's file. `layout` is "module" (imported by name), "library" (loaded through
-    torch.ops) or "python" (a shim without a library); `tag` its Python tag such as "311"."""
-
-    name: str
-    path: Path
-    layout: str
-    tag: str | None
-
-    @property
-    def stem(self) -> str:
-        """What it is imported as: the file name up to its first dot."""
-        return self.path.name.split(".")[0]
-
-
-@dataclass(frozen=True)
 class Python:
     """The Python that will import the extensions; `executable` None where there is none here."""
 
@@ -74,9 +57,10 @@ class Python:
 class Subject:
     """What is judged, located: `kind` "site" or "wheel", `label` its place in messages.
 
-    `package` is the folder apex/ that is imported, `clone` another one in the current folder;
-    `versions` are those that the dist-infos name (more than one: leftovers). `paths` is the whole
-    sys.path of the child that imports; `prepend` only goes before its own.
+    `package` is the folder apex/ that is imported, `clone` another one in the current folder,
+    `hidden` are others further down the path; `versions` are those that the dist-infos name (more
+    than one: leftovers), `listed` the extensions that the installer wrote down as installed.
+    `paths` is the whole sys.path of the child that imports; `prepend` only goes before its own.
     """
 
     kind: str
@@ -92,6 +76,15 @@ class Subject:
     prepend: tuple[str, ...] = ()
     platform: str = ""
     clone: Path | None = None
+    hidden: tuple[Path, ...] = ()
+    listed: frozenset[str] = frozenset()
+
+    @property
+    def source_tree(self) -> Path | None:
+        """The folder of the package, if that is no installation but a source tree: an editable
+        install, or a clone on PYTHONPATH."""
+        tree = self.package.parent if self.package else None
+        return tree if tree and os.path.isfile(tree / "setup.py") else None  # noqa: PTH113
 
     def find(self, name: str) -> Found | None:
         """The file of the extension `name`, which may be written with its leading underscore."""
@@ -121,12 +114,7 @@ def find_torch(folders: Iterable[Path]) -> Torch | None:
     file = package / "version.py"
     if not os.path.isfile(file):  # noqa: PTH113 - False, where Path raises for what is unreadable
         return None
-    try:
-        with file.open("rb") as opened:
-            text = opened.read(_MAX_VERSION_FILE).decode("utf-8", "replace")
-    except OSError:
-        return None
-    values = dict(_VERSION_LINE.findall(text))
+    values = dict(_VERSION_LINE.findall(_text(file)))
     if "__version__" not in values:
         return None
     return Torch(values["__version__"], values.get("cuda"), values.get("git_version"),
@@ -141,51 +129,6 @@ def find_package(name: str, folders: Iterable[Path]) -> Path | None:
     return origin.parent if origin and origin.stem == "__init__" else None
 
 
-def find_files(folders: Iterable[Path], abi: str, package: Path | None) -> dict[str, Found]:
-    """Every file in `folders` that can be an extension of Apex, by its name.
-
-    The first folder wins, as it does for import; within one, a file for this Python. Inside of
-    apex/ only the one `package` that is imported counts.
-    """
-    found: dict[str, Found] = {}
-    for folder in folders:
-        here: dict[str, Found] = {}
-        own = package is None or folder == package.parent
-        for layout in _LAYOUT_FOLDERS if own else ("",):
-            for entry in _files_of(folder / layout, layout):
-                before = here.get(entry.name)
-                if before is None or _rank(entry, abi) < _rank(before, abi):
-                    here[entry.name] = entry
-        found = {**here, **found}
-    return found
-
-
-def _rank(entry: Found, abi: str) -> tuple[bool, bool, bool]:
-    return (entry.layout == PYTHON, entry.tag not in (None, abi), entry.layout == LIBRARY)
-
-
-def _files_of(folder: Path, layout: str) -> list[Found]:
-    found = []
-    for name in _names(folder):
-        if match := _FILE.fullmatch(name):
-            kind = LIBRARY if name.startswith("_") else MODULE
-            found.append(Found(match["name"], folder / name, kind, match["tag"]))
-        elif layout == "apex/_extensions" and name.endswith(".py") and not name.startswith("_"):
-            # A shim: it loads the library of its name, or is all there is (apex_C).
-            found.append(Found(name.removesuffix(".py"), folder / name, PYTHON, None))
-    return found
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - thousands of names, and no Path each
-    except PermissionError as error:
-        raise CannotError(f"The folder {folder} cannot be read, so nothing is said about what it "
-                          "holds. Run this as a user who may read it.") from error
-    except OSError:
-        return []
-
-
 def running_site(record: Record | None = None, record_path: str | None = None) -> Subject:
     """Apex as this interpreter would import it."""
     folders = running_folders()
@@ -194,6 +137,21 @@ def running_site(record: Record | None = None, record_path: str | None = None) -
     subject = _site(candidates, "this environment", here(), tuple(sys.path), (), record,
                     record_path, IMAGE_PATH)
     return replace(subject, clone=find_clone(subject.package))
+
+
+def find_hidden(package: Path | None, folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Packages apex further down the path, which `package` hides from import."""
+    every = (find_package("apex", [folder]) for folder in folders)
+    return tuple(dict.fromkeys(one for one in every
+                               if one and package and not same(one, package)))
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether both are there and the same file or folder."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def find_clone(package: Path | None) -> Path | None:
@@ -237,6 +195,7 @@ def _site(
     prepend: tuple[str, ...], record: Record | None, record_path: str | None,
     image_record: Path | None, more_for_torch: Iterable[Path] = (),
 ) -> Subject:
+    folders = list(dict.fromkeys([*folders, *_more_folders(folders, paths)]))
     package = find_package("apex", folders)
     infos = _infos(folders)
     if record is None:
@@ -247,7 +206,40 @@ def _site(
     versions = tuple(info.name.removeprefix("apex-").removesuffix(".dist-info") for info in infos)
     torch, files = find_torch([*folders, *more_for_torch]), find_files(folders, python.abi, package)
     return Subject("site", label, python, torch, files, package, versions, record, record_path,
-                   paths, prepend)
+                   paths, prepend, hidden=find_hidden(package, folders), listed=_listed(infos))
+
+
+def _more_folders(folders: list[Path], paths: tuple[str, ...]) -> Iterator[Path]:
+    """Where an editable install says that its source tree is, which import then finds last; and
+    the folders in the .pth files of a site-packages folder, unless they are in sys.path anyway."""
+    for folder in folders:
+        if folder.name not in ("site-packages", "dist-packages"):
+            continue
+        for name in names_in(folder):
+            if _EDITABLE.fullmatch(name) and (mapped := _MAPPED.search(_text(folder / name))):
+                yield Path(mapped[1]).parent
+            elif name.endswith(".pth") and not paths:
+                lines = (line.strip() for line in _text(folder / name).splitlines())
+                yield from (folder / line for line in lines
+                            if line and not line.startswith(("#", "import ", "import\t"))
+                            and os.path.isdir(folder / line))  # noqa: PTH112
+
+
+def _text(path: Path) -> str:
+    """The start of a text file that only adds to what is known; "" where it cannot be read."""
+    try:
+        # A named pipe in its place would be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            return file.read(_MAX_TEXT).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def _listed(infos: Iterable[Path]) -> frozenset[str]:
+    """The extensions in the list of files that pip left: what is absent now was lost later."""
+    names = (line.split(",")[0].rpartition("/")[2]
+             for info in infos for line in _text(info / "RECORD").splitlines())
+    return frozenset(filter(None, map(extension_of, names)))
 
 
 def _is_there(path: Path) -> bool:
@@ -263,6 +255,6 @@ def _infos(folders: Iterable[Path]) -> list[Path]:
     """Apex's dist-info folders: those of the first place that has one, for it is the one that is
     imported, and another place's record would speak of other files."""
     for folder in folders:
-        if names := [name for name in _names(folder) if _INFO.fullmatch(name)]:
+        if names := [name for name in names_in(folder) if _INFO.fullmatch(name)]:
             return [folder / name for name in names]
     return []

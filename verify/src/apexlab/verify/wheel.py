@@ -1,4 +1,4 @@
-"""An Apex wheel, unpacked as far as it is judged: the shared objects and the build record.
+"""An Apex wheel, unpacked as far as it is judged: shared objects, Python code, the build record.
 
 A wheel is a stranger's archive. Only names of known form are taken out, links are refused, and
 what is written has an upper bound, whatever the archive says about its sizes.
@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from apexlab.verify import site
 from apexlab.verify.errors import CannotError, UnreadableError
+from apexlab.verify.found import find_files
 from apexlab.verify.record import MAX_BYTES as MAX_RECORD
 from apexlab.verify.record import Record, parse_record
 from apexlab.verify.scratch import scratch
@@ -71,7 +72,7 @@ def _subject(path: Path, names: list[str], root: Path, record: Record | None,
     package = root / "apex" if _PACKAGE in names else None
     return site.Subject(
         "wheel", path.name, python, site.find_torch(site.running_folders()),
-        site.find_files([root], python.abi, package), package, tuple(infos), record, record_path,
+        find_files([root], python.abi, package), package, tuple(infos), record, record_path,
         paths=(str(root), *sys.path), platform=tag[4] if tag else "")
 
 
@@ -92,8 +93,9 @@ def _checked_names(path: Path, archive: zipfile.ZipFile) -> list[str]:
 
 def _wanted(name: str) -> bool:
     folder, _, file = name.rpartition("/")
-    shim = folder == "apex/_extensions" and file.endswith(".py")
-    return folder in ("", "apex", "apex/_extensions") and (file.endswith(".so") or shim)
+    if file.endswith(".py"):
+        return name.startswith("apex/")  # Apex's own modules, which the level load imports
+    return folder in ("", "apex", "apex/_extensions") and file.endswith(".so")
 
 
 def _extract(path: Path, archive: zipfile.ZipFile, names: list[str], root: Path) -> None:
