@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 
+from apexlab.verify import summary
 from apexlab.verify.extensions import BY_NAME
-from apexlab.verify.report import INFO, LOAD, ExtensionReport, Finding, Report
+from apexlab.verify.report import INFO, ExtensionReport, Finding, ModelReport, Report
 
 _STYLES = {
     "ok": "bold green", "proven": "bold green", "broken": "bold red", "error": "bold red",
@@ -20,6 +21,9 @@ _STYLES = {
     "present": "green", "loaded": "green", "absent": "bold red", "not-requested": "dim",
 }  # fmt: skip
 _WIDTH = 100
+_GAP = "  "
+# Of the column for the proofs; where it is comfortable, the kernels are counted beside it.
+_NARROWEST, _COMFORTABLE = 32, 60
 
 
 @dataclass(frozen=True)
@@ -32,58 +36,66 @@ class Line:
 
 
 def lines(report: Report, seconds: float | None = None) -> Iterator[Line]:
-    """The report, line by line."""
-    took = "" if seconds is None else f"  ({seconds:.1f} s)"
-    yield Line(report.verdict.upper(), f"   {_headline(report)}{took}", report.verdict)
-    yield Line("", _versions(report))
+    """The report, line by line. `seconds` is for a report that does not know its own."""
+    seconds = report.seconds if seconds is None else seconds
+    took = "" if seconds is None else f"   {seconds:.1f} s"
+    yield Line(report.verdict.upper(), f"   {summary.headline(report)}{took}", report.verdict)
+    yield Line("", summary.environment(report))
     if any(one.path for one in report.extensions):
         yield Line("", "")
-        yield from _table(report.extensions)
+        yield from _table(report)
     for found in report.findings:
         yield Line("", "")
         yield from _finding(found)
+    if report.model is not None:
+        yield Line("", "")
+        yield from _model(report.model)
 
 
-def _headline(report: Report) -> str:
-    expected = [one for one in report.extensions if one.expected]
-    good = [one for one in expected if one.status in ("present", "loaded", "proven")]
-    what = ("are there and were imported" if report.level_reached == LOAD
-            else "are there and fit, as far as their files tell")
-    counted = f"{len(good)} of {len(expected)} extensions asked for {what}"
-    if report.errors:
-        first = " ".join(report.errors[0].message.split(". ")[0].split()).rstrip(".")
-        more = len(report.errors) - 1
-        return f"{first}; {more} more below" if more else first
-    if report.verdict == "incomplete":
-        return f"{counted}; not everything asked for could be checked"
-    return counted
+def _table(report: Report) -> Iterator[Line]:
+    """A row for each extension. Names and targets are never cut: where they leave no room for the
+    proofs, these go below their row."""
+    rows = [_cells(one) for one in report.extensions]
+    head = ("extension", "status", "kernels", "code for")
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    left = _WIDTH - sum(widths) - len(_GAP) * len(head)
+    proven = any(one.proofs for one in report.extensions)
+    beside = proven and left + widths[2] + len(_GAP) >= _NARROWEST
+    counted = not beside or left >= _COMFORTABLE
+    start = _WIDTH - left - (0 if counted else widths[2] + len(_GAP)) if beside else 4
+
+    def columns(name: str, status: str, kernels: str, code: str) -> tuple[str, str]:
+        """The part that is marked, and the rest."""
+        count = f"{kernels:>{widths[2]}}{_GAP}" if counted else ""
+        return f"{name:{widths[0]}}{_GAP}{status:{widths[1]}}", f"{_GAP}{count}{code}"
+
+    mark, rest = columns(*head)
+    yield Line("", f"{mark}{rest}".ljust(start) + ("proof" if beside else ""), "head")
+    for one, cells in zip(report.extensions, rows, strict=True):
+        mark, rest = columns(*cells)
+        proofs = list(_proofs(one, len(report.environment.devices), _WIDTH - start))
+        if beside and proofs:
+            rest = rest.ljust(start - len(mark)) + proofs.pop(0)
+        yield Line(mark, rest, summary.style(report, one))
+        yield from (Line("", " " * start + text) for text in proofs)
 
 
-def _versions(report: Report) -> str:
-    here = report.environment
-    parts = [f"torch {here.torch}" if here.torch else "no torch"]
-    # The source's own name: what was not built from Apex must never read as Apex.
-    source = report.record.short_source if report.record else "no build record"
-    other = report.record is not None and report.record.source != "apex"
-    parts.append(f"{source} (this is not NVIDIA Apex)" if other else source)
-    if report.kind == "wheel":
-        parts.append(report.subject)
-    elif here.devices:
-        names = dict.fromkeys(f"{one.name} ({one.capability})" for one in here.devices)
-        parts += [", ".join(names), f"driver {here.driver}" if here.driver else "driver unknown"]
-    else:
-        parts.append("no GPU visible")
-    return " · ".join(parts)
+def _cells(one: ExtensionReport) -> tuple[str, str, str, str]:
+    code = " ".join((*one.targets, *one.ptx)) or ("-" if one.path else "")
+    return printable(one.name), one.status, _kernels(one), printable(code)
 
 
-def _table(extensions: tuple[ExtensionReport, ...]) -> Iterator[Line]:
-    name_width = max(len(one.name) for one in extensions)
-    yield Line("", f"{'extension':{name_width}}  {'status':13}  {'kernels':>7}  code for", "head")
-    for one in extensions:
-        code = " ".join((*one.targets, *one.ptx)) or ("-" if one.path else "")
-        kernels = _kernels(one)
-        yield Line(f"{one.name:{name_width}}  {one.status:13}", f"  {kernels:>7}  {code}",
-                   one.status)
+def _proofs(one: ExtensionReport, gpus: int, width: int) -> Iterator[str]:
+    """The proofs in lines of `width`, broken between the pieces where that is possible."""
+    for pieces in summary.outcomes(one, gpus):
+        line = ""
+        for piece in map(printable, pieces):
+            whole = f"{line}{summary.SEPARATOR}{piece}" if line else piece
+            if len(whole) > width:
+                *full, whole = [*filter(None, (line,)), *_wrap(piece, width)]
+                yield from full
+            line = whole
+        yield line
 
 
 def _kernels(one: ExtensionReport) -> str:
@@ -97,15 +109,44 @@ def _kernels(one: ExtensionReport) -> str:
 
 
 def _finding(found: Finding) -> Iterator[Line]:
-    text = textwrap.wrap(f"{found.code}: {found.message}", _WIDTH, subsequent_indent="  ",
-                         break_long_words=False, break_on_hyphens=False)
     mark = found.severity
-    yield Line(mark, f"  {text[0]}", found.severity)
+    text = _wrap(f"{mark}  {found.code}: {found.message}", _WIDTH, indent="  ")
+    yield Line(mark, text[0].removeprefix(mark), found.severity)
     for rest in text[1:]:
         yield Line("", rest)
     if found.fix and found.severity != INFO:
         # Never wrapped: it is there to be copied.
         yield Line("", f"  fix: {found.fix}")
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False)
+
+
+def _model(model: ModelReport) -> Iterator[Line]:
+    """What a training step of the user's own model used. Long kernel names come last in a row."""
+    yield Line("model", f"  {summary.model(model)}", "head")
+    used = [*((one, "norm") for one in model.norms),
+            *((one, "optimizer") for one in (model.optimizer,) if one is not None)]
+    yield Line("", f"{'count':>5}  {'from':8}  {'used as':9}  class")
+    for one, role in used:
+        yield Line("", f"{one.count:>5}  {'Apex' if one.apex else 'not Apex':8}  {role:9}  "
+                       f"{one.name}")
+    if not used:
+        yield Line("", "    0  neither a norm nor an optimizer")
+    if not model.kernels:
+        return
+    top = summary.top_kernels(model)
+    owners = [one.extension or "not Apex" for one in top]
+    width = max(map(len, ("from", *owners)))
+    yield Line("", f"{'time':>7}  {'launches':>8}  {'from':{width}}  kernel of one step")
+    for kernel, owner in zip(top, owners, strict=True):
+        yield Line("", f"{summary.time_share(model, kernel):>7}  {kernel.count:>8}  "
+                       f"{owner:{width}}  {kernel.name}")
+    rest = len(model.kernels) - len(top)
+    if rest:
+        yield Line("", f"         and {rest} more kernels")
 
 
 def text(report: Report, seconds: float | None, colour: bool | None) -> str:
