@@ -29,6 +29,15 @@ def test_its_own_words_are_subcommands(runtime):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_second_instrument_is_ready_made_for_there_is_no_compiler(runtime):
+    asked = ("from pathlib import Path; from apexlab.verify import interposer; "
+             "print(interposer.path(Path('/nowhere')))")
+    assert runtime("python", "-c", asked).stdout.strip() == "/opt/apexlab/liblaunches.so"
+    done = runtime("python", "-c", "import torch; print(torch.ones(2).sum())",
+                   options=("-e", "LD_PRELOAD=/opt/apexlab/liblaunches.so"))
+    assert (done.returncode, done.stdout.strip()) == (0, "tensor(2.)"), done.stderr
+
+
 def test_an_option_alone_is_meant_for_apexlab(runtime):
     assert "verify" in runtime("--help").stdout
 
