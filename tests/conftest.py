@@ -8,6 +8,7 @@ the end of the run says so; APEXLAB_REQUIRE=docker,cuda turns such a skip into a
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -27,6 +28,12 @@ NEEDS = {
     "gpu": "an NVIDIA GPU",
 }
 CPU_TORCH = "torch==2.13.0"
+GPU_PROBE = """
+import json, torch
+from torch.utils.cpp_extension import CUDA_HOME
+print(json.dumps({"count": torch.cuda.device_count(), "home": CUDA_HOME,
+                  "arch": "%d.%d" % torch.cuda.get_device_capability()}))
+"""
 _left_out: dict[str, set[str]] = {}
 _ring_of: dict[str, str] = {}
 
@@ -153,3 +160,36 @@ def engine():
     if subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode:
         lacking("docker", "docker has no buildx")
     return client
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A Python whose torch sees the GPUs, its variables, how many GPUs, and their architecture."""
+
+    python: Path
+    environ: dict[str, str]
+    count: int
+    arch: str
+
+
+def probed(python: Path, environ: dict[str, str]) -> Gpu | None:
+    done = subprocess.run([python, "-c", GPU_PROBE], env=environ, capture_output=True, text=True)
+    said = json.loads(done.stdout) if done.returncode == 0 else {"count": 0}
+    if not said["count"]:
+        return None
+    return Gpu(python, {**environ, "CUDA_HOME": environ.get("CUDA_HOME") or said["home"]},
+               said["count"], said["arch"])
+
+
+@pytest.fixture(scope="session")
+def gpu(request) -> Gpu:
+    """The running Python if its torch sees a GPU, else the environment of `make try`."""
+    if not Path("/dev/nvidiactl").exists():
+        lacking("gpu", "there is no NVIDIA GPU")
+    found = probed(Path(sys.executable), dict(os.environ))
+    if found is None:
+        cuda = request.getfixturevalue("cuda_env")
+        found = probed(cuda.python, cuda.environ())
+    if found is None:
+        lacking("gpu", "torch sees no GPU")
+    return found

@@ -10,14 +10,14 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from apexlab.verify import load, site
+from apexlab.verify import load, proofs, site
 from apexlab.verify.arch import Arch, parse_archs
-from apexlab.verify.device import driver_version, visible_devices
+from apexlab.verify.device import driver_version, is_unusable, visible_devices, why_none
 from apexlab.verify.examine import Coverage, Demand, Seen, examine
 from apexlab.verify.expectations import expectations
 from apexlab.verify.findings import finding
-from apexlab.verify.judge import Request, judge, loadable
-from apexlab.verify.report import STATIC, Device, Environment, Finding, Report
+from apexlab.verify.judge import Request, callable_, judge, loadable
+from apexlab.verify.report import RUN, STATIC, Device, Environment, Finding, Report
 from apexlab.verify.site import Subject
 
 
@@ -30,6 +30,7 @@ class Options:
     require: tuple[str, ...] = ()
     arch: Arch | None = None
     allow_no_gpu: bool = False
+    model: str | None = None
     own_targets: Mapping[str, tuple[str, ...]] | None = None
     seconds: float = load.SECONDS
     torch_seconds: float = load.TORCH_SECONDS
@@ -38,7 +39,7 @@ class Options:
 def check(subject: Subject, options: Options) -> Report:
     """Check `subject` as far as `options` says."""
     # A wheel's gate judges what the build was asked for; the build machine's GPU is no matter.
-    devices = () if subject.kind == "wheel" else visible_devices()
+    devices = visible_devices() if subject.kind == "site" or options.level == RUN else ()
     wanted = expectations(subject.record, options.require)
     seen = examine(subject, wanted, _demand(subject, options, devices))
     blocked, loaded = None, None
@@ -46,13 +47,18 @@ def check(subject: Subject, options: Options) -> Report:
         blocked = _blocked(subject)
         if blocked is None:
             loaded = _load(subject, seen, options)
+    called = None
+    if options.level == RUN and loaded is not None and loaded.torch is None and devices:
+        called = _call(subject, seen, loaded, len(devices), options.model)
     torch = subject.torch
     environment = Environment(
         subject.python.version, torch.version if torch else None, torch.cuda if torch else None,
-        driver_version(), devices)
-    return judge(subject, wanted, seen, loaded, environment,
+        driver_version(), devices, called.instruments if called else ())
+    return judge(subject, wanted, seen, loaded, called, environment,
                  Request(options.level, options.allow_no_gpu, blocked,
-                         constrained=bool(os.environ.get("PIP_CONSTRAINT"))))
+                         constrained=bool(os.environ.get("PIP_CONSTRAINT")),
+                         no_gpu=why_none() if options.level == RUN else "",
+                         gpu_fails=options.level == RUN and is_unusable()))
 
 
 def _load(subject: Subject, seen: Iterable[Seen], options: Options) -> load.Loaded | None:
@@ -60,6 +66,18 @@ def _load(subject: Subject, seen: Iterable[Seen], options: Options) -> load.Load
     if not files:
         return None  # importing torch for nothing takes seconds
     return load.load(subject, files, options.seconds, options.torch_seconds)
+
+
+def _call(subject: Subject, seen: Iterable[Seen], loaded: load.Loaded, devices: int,
+          model: str | None) -> proofs.Called:
+    # Late: the other levels need neither.
+    from apexlab.verify import registered, run
+
+    files = {one.name.removeprefix("_"): one.found for one in seen
+             if one.found is not None and callable_(subject, one, loaded)}
+    assert subject.torch is not None  # noqa: S101 - nothing loads without it
+    names = registered.read(files, subject.torch.lib)
+    return proofs.called(run.run(subject, files, devices, model), names)
 
 
 def _demand(subject: Subject, options: Options, devices: Iterable[Device]) -> Demand:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from apexlab.verify import options
 from apexlab.verify.arch import Arch
-from apexlab.verify.errors import UsageError
+from apexlab.verify.errors import ApexlabError, UsageError, worst
+from apexlab.verify.report import RUN, Report
 from apexlab.verify.site import Subject
 
 
@@ -22,34 +25,94 @@ from apexlab.verify.site import Subject
 @options.record
 @options.arch
 @options.require
+@options.model
 @options.as_json
+@options.junit
+@options.html
 @options.allow_no_gpu
 @click.pass_context
 def verify(
     ctx: click.Context, level: str, wheel: Path | None, site: Path | None,
-    record_file: Path | None, arch: Arch | None, require: tuple[str, ...], as_json: bool,
-    allow_no_gpu: bool,
+    record_file: Path | None, arch: Arch | None, require: tuple[str, ...], model: str | None,
+    as_json: bool, junit: Path | None, html: Path | None, allow_no_gpu: bool,
 ) -> int:
-    """Judge an installed Apex, or a wheel: present, fitting, loading.
+    """Judge an installed Apex, or a wheel: present, fitting, loading, really run.
 
     What is expected comes from the build record; without one from --require; without both it is
-    the profile core. Exit codes: 0 ok, 1 a problem was found, 4 not everything asked for could be
-    checked here (no GPU).
+    the profile core. Exit codes: 0 ok, 1 a problem was found, 5 a call ran torch's code instead of
+    Apex's, 4 not everything asked for could be checked here (no GPU).
     """
     # Late, so that --help stays quick.
-    from apexlab.verify import check, output, render
+    from apexlab.verify import check, output
 
     if wheel is not None and site is not None:
         raise UsageError("--wheel and --site name two things to judge. Give one of them.")
+    if junit is not None and html is not None and junit.resolve() == html.resolve():
+        raise UsageError("--junit and --html name the same file. Name two.")
+    for path in filter(None, (junit, html)):
+        output.check_writable(path)
+    if model is not None and level != RUN:
+        raise UsageError(f"--model runs a training step, and --level {level} runs nothing. Leave "
+                         "one of them out.")
     started = time.monotonic()
     with _subject(wheel, site, record_file) as subject:
         report = check.check(subject, check.Options(
-            level=level, require=require, arch=arch, allow_no_gpu=allow_no_gpu))
-    if as_json:
-        output.write(report.to_json())
-    else:
-        output.write(render.text(report, time.monotonic() - started, ctx.color))
-    return report.exit_code
+            level=level, require=require, arch=arch, allow_no_gpu=allow_no_gpu, model=model))
+    if report.seconds is None:
+        report = replace(report, seconds=round(time.monotonic() - started, 3))
+    return _deliver(report, as_json, ctx.color, junit, html)
+
+
+def _deliver(report: Report, as_json: bool, colour: bool | None, junit: Path | None,
+             html: Path | None) -> int:
+    """Hand the report out in every form that is wanted; the exit code. A form that cannot be
+    written keeps no other back, and no verdict either."""
+    from apexlab.verify import output, render
+
+    text = report.to_json() if as_json else render.text(report, None, colour)
+    failed: list[ApexlabError] = []
+    for path, form in ((junit, _junit), (html, _page), (None, None)):
+        try:
+            if form is None:
+                output.write(text)
+            elif path is not None:
+                output.write_file(path, form(report))
+        except ApexlabError as error:
+            failed.append(error)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _tell_github(report)
+    for lost in failed:
+        click.echo(f"apexlab: {lost}", err=True)
+    return worst([report.exit_code, *(error.exit_code for error in failed)])
+
+
+def _junit(report: Report) -> str:
+    from apexlab.verify.junit import junit
+
+    return junit(report)
+
+
+def _page(report: Report) -> str:
+    from apexlab.verify.page import page
+
+    return page(report)
+
+
+def _tell_github(report: Report) -> None:
+    """Annotations on stderr, which Actions reads as well, and the step's summary."""
+    from apexlab.verify import github, output
+
+    click.echo(github.workflow_commands(report), err=True, nl=False)
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not place:
+        return
+    path = Path(place)
+    try:
+        there = path.stat().st_size if path.exists() else 0
+        output.append(path, github.step_summary(report, github.SUMMARY_BYTES - there))
+    except (OSError, ApexlabError) as error:
+        # An extra of the place where this runs: its loss changes no exit code.
+        click.echo(f"apexlab: the step's summary is lost: {error}", err=True)
 
 
 @contextmanager

@@ -19,19 +19,100 @@ SCHEMA = "apexlab.verify/1"
 STATIC, LOAD, RUN = "static", "load", "run"
 LEVELS = (STATIC, LOAD, RUN)
 
-ERROR, INCOMPLETE, WARNING, INFO = "error", "incomplete", "warning", "info"
+ERROR, FALLBACK, INCOMPLETE, WARNING, INFO = "error", "fallback", "incomplete", "warning", "info"
+
+# What became of one call that was to be proven.
+PROVEN, RAN_TORCH, WRONG, FAILED, BLIND, UNSUPPORTED = (
+    "proven", "fallback", "wrong-numbers", "error", "blind", "unsupported")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that verify has to say. `severity` is "error" (exit 1), "incomplete" (exit 4:
-    this could not be checked), "warning" or "info"; `extensions` are those that it concerns."""
+    """One thing that verify has to say. `severity` is "error" (exit 1), "fallback" (exit 5: torch's
+    code ran instead), "incomplete" (exit 4: this could not be checked), "warning" or "info";
+    `extensions` are those that it concerns."""
 
     code: str
     severity: str
     message: str
     fix: str
     extensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel that ran during a call: its demangled name and how often it was launched.
+
+    `in_extension`: it lives in the extension's own binary and not in torch's; `also_in` names other
+    extensions of Apex that hold a kernel of the same name, so that the call decides.
+    """
+
+    name: str
+    count: int
+    in_extension: bool
+    also_in: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """The largest error of a call's results against float64, in units of eps(dtype) times the
+    largest reference value. `max_error` is None where a result was not finite, or there is none."""
+
+    dtype: str
+    max_error: float | None
+    limit: float
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One call of `api` on `device` ("cuda:0"), and what it proves.
+
+    `grade` is what is asked of its kind: "kernel", "call" or "host"; `condition` how it was called,
+    "" or such as "autocast bf16"; `verdict` "proven", "fallback", "wrong-numbers", "error",
+    "blind" (no instrument sees launches here) or "unsupported" (this ref has no such call).
+    """
+
+    api: str
+    device: str
+    grade: str
+    condition: str
+    kernels: tuple[Kernel, ...]
+    numerics: Numerics
+    verdict: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Used:
+    """A class of a model's norms or its optimizer, how many there are, and whether it is Apex's."""
+
+    name: str
+    count: int
+    apex: bool
+
+
+@dataclass(frozen=True)
+class StepKernel:
+    """A kernel of a model's training step: `extension` names Apex's module, None where it is
+    another's; `microseconds` None where only the second instrument saw it."""
+
+    name: str
+    count: int
+    extension: str | None
+    microseconds: float | None
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """One training step of a user's own model. `apex_share` is the part of the GPU time that ran
+    in Apex's kernels, 0 to 1; None where the time is not known."""
+
+    factory: str
+    device: str
+    norms: tuple[Used, ...]
+    optimizer: Used | None
+    kernels: tuple[StepKernel, ...]
+    apex_share: float | None
 
 
 @dataclass(frozen=True)
@@ -54,7 +135,7 @@ class ExtensionReport:
     cxx_abi: str = "unknown"
     needed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    proofs: tuple[dict[str, Any], ...] = ()
+    proofs: tuple[Proof, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,13 +148,15 @@ class Device:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where it was judged. `driver` and `devices` are empty where no GPU is visible."""
+    """Where it was judged. `driver` and `devices` are empty where no GPU is visible; `instruments`
+    are those that were seen to see launches: "profiler", "interposer"."""
 
     python: str
     torch: str | None
     cuda: str | None
     driver: str | None = None
     devices: tuple[Device, ...] = ()
+    instruments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +174,8 @@ class Report:
     record_path: str | None
     findings: tuple[Finding, ...] = ()
     extensions: tuple[ExtensionReport, ...] = field(default_factory=tuple)
+    model: ModelReport | None = None
+    seconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The document as plain values, in the order that a reader wants."""
