@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -69,6 +70,12 @@ def test_each_help_line_is_the_first_line_of_its_command():
     for name in names:
         command = main.apexlab.get_command(context, name)
         assert (command.help or "").strip().splitlines()[0] == main.SUMMARIES[name]
+
+
+def test_the_shortcut_to_verifys_own_commands_names_its_entry_points():
+    points = metadata.entry_points(group=main.GROUP)
+    own = {point.name: point.value for point in points if point.value.startswith("apexlab.verify.")}
+    assert own == main.OWN
 
 
 def test_help_imports_no_subcommand():

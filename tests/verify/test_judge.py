@@ -52,8 +52,9 @@ def judged(maker, folder):
                            for name, found in subject.files.items()})
 
     def run(seen_calls: proofs.Called | None, environment: Environment = GPU,
-            request: Request = Request(RUN)):
-        return judge(subject, wanted, seen, loaded, seen_calls, environment, request)
+            request: Request | None = None):
+        return judge(subject, wanted, seen, loaded, seen_calls, environment,
+                     request or Request(RUN))
 
     return run
 
