@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
+from apexlab.verify import main
+
 ROOT = Path(__file__).resolve().parents[2]
 MEMBERS = ("build", "verify", "bench")
 
@@ -62,8 +64,6 @@ def test_the_tests_of_build_are_collected_from_the_root():
 
 
 def test_each_help_line_is_the_first_line_of_its_command():
-    from apexlab.verify import main
-
     context = click.Context(main.apexlab)
     names = main.apexlab.list_commands(context)
     assert set(names) == set(main.SUMMARIES)
