@@ -91,6 +91,12 @@ def load_script(path: Path):
     return module
 
 
+@pytest.fixture(scope="session")
+def standin_tools():
+    """The functions of tests/standin/build_wheel.py."""
+    return load_script(ROOT / "tests" / "standin" / "build_wheel.py")
+
+
 @dataclass(frozen=True)
 class CudaEnv:
     """`python` has apexlab, torch 2.11.0+cu130 and what compiles; `cuda_home` has nvcc 13.0."""

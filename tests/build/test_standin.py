@@ -159,13 +159,13 @@ def test_a_shim_takes_the_nearest_library_and_there_one_without_a_tag(tmp_path):
 
 
 @pytest.fixture
-def setup_py(standin_tools, standin_environ, cuda_env, tmp_path):
+def setup_py(standin_tools, cuda_env, tmp_path):
     """Runs setup.py in a copy of the tree: arguments, and variables as keywords."""
     tree = standin_tools.copy_tree(tmp_path / "tree")
+    environ = standin_tools.without_foreign(cuda_env.environ())
 
     def run(*arguments, **variables):
-        return standin_tools.run_setup(cuda_env.python, tree, {**standin_environ, **variables},
-                                       *arguments)
+        return standin_tools.run_setup(cuda_env.python, tree, {**environ, **variables}, *arguments)
 
     run.tree = tree
     return run

@@ -18,6 +18,8 @@ TREE = Path(__file__).resolve().parent
 FLAGS = {"APEX_CPP_EXT": "1", "APEX_CUDA_EXT": "1", "APEX_DEPRECATED_FUSED_ADAM": "1"}
 # Neither belongs to the build: a change in them must not cost one.
 NOT_BUILT_FROM = ("README.md", "build_wheel.py", "check_on_gpu.py")
+# What a person's own shell may have set for a build; it must not change the tests' wheels.
+FOREIGN = ("APEX_", "STANDIN_", "TORCH_CUDA_ARCH_LIST", "NVCC_", "MAX_JOBS")
 VERSIONS = "import sys, torch; print(sys.version_info[:2], torch.__version__)"
 
 
@@ -38,6 +40,11 @@ def key_of(python, environ, settings):
     digest.update(versions + repr(sorted(settings.items())).encode())
     digest.update(environ.get("CUDA_HOME", "").encode())
     return digest.hexdigest()[:16]
+
+
+def without_foreign(environ):
+    """The variables without any that would change a build."""
+    return {key: value for key, value in environ.items() if not key.startswith(FOREIGN)}
 
 
 def copy_tree(folder):
@@ -62,9 +69,11 @@ def run_setup(python, tree, environ, *arguments):
 
 def build_wheel(python, environ, cache, archs="8.0;9.0+PTX", sabotage="", only=(), flags=FLAGS,
                 layout=""):
-    """The wheel's path. `environ` holds CUDA_HOME; raises CalledProcessError with the output."""
+    """The wheel's path. `environ` holds CUDA_HOME; what in it would change the build is left out.
+    Raises CalledProcessError with the output."""
     settings = {**flags, "TORCH_CUDA_ARCH_LIST": archs, "STANDIN_SABOTAGE": sabotage,
                 "STANDIN_ONLY": ",".join(only), "STANDIN_LAYOUT": layout}
+    environ = without_foreign(environ)
     kept = Path(cache) / "standin" / key_of(python, environ, settings)
     kept.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{kept}.lock", "w") as lock:

@@ -165,15 +165,14 @@ def test_a_table_of_a_gigabyte_is_refused_at_once_and_in_little_memory(sound, ki
     before = resource.getrusage(resource.RUSAGE_SELF)
     refused_or_read(sound)
     after = resource.getrusage(resource.RUSAGE_SELF)
-    # The time is that of the sha256 over 2 GiB, where the file is read to its end.
-    assert after.ru_utime - before.ru_utime < 20
-    # The pages of the mapped file count as resident while it is hashed; nothing else may.
+    assert after.ru_utime - before.ru_utime < 5
+    # Not the resident memory, in which the pages of the mapped file are counted.
     assert peak_of_heap(sound) < 64 << 20
 
 
 def refused_or_read(path) -> None:
     with contextlib.suppress(UnreadableError):
-        read_binary(path)
+        read_binary(path, digest=False)
 
 
 def peak_of_heap(path) -> int:

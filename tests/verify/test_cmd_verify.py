@@ -158,7 +158,7 @@ def test_json_is_one_document_that_fits_its_schema(sound, required, record_of, t
     jsonschema.validate(json.loads(record.to_json()), schema("record-1"))
 
 
-@pytest.mark.parametrize("name", ["verify-1", "record-1"])
+@pytest.mark.parametrize("name", ["verify-1", "inspect-1", "record-1"])
 def test_the_schemas_are_schemas_and_refuse_something(name):
     jsonschema.Draft202012Validator.check_schema(schema(name))
     with pytest.raises(jsonschema.ValidationError):
@@ -203,7 +203,7 @@ def found(code: str, severity: str) -> Finding:
     ([("no-gpu", "incomplete")], False, "incomplete", 4),
     ([("no-gpu", "incomplete")], True, "incomplete", 0),
     ([("no-gpu", "incomplete"), ("torch-unknown", "incomplete")], True, "incomplete", 4),
-    ([("run-unproven", "incomplete")], True, "incomplete", 4),
+    ([("instrument-blind", "incomplete")], True, "incomplete", 4),
     ([("crash", "error"), ("no-gpu", "incomplete")], True, "broken", 1),
 ])
 def test_problems_win_over_what_could_not_be_checked(causes, allow, verdict, code):
@@ -254,13 +254,15 @@ def test_why_no_gpu_is_visible_is_said(maker, tmp_path, init, count, said):
     (tmp_path / "node").touch()
     code = ("from pathlib import Path; from apexlab.verify import device; "
             f"device._NODES = (Path({str(tmp_path / 'node')!r}),); "
-            "print(device.why_none(), '|', *device.visible_devices())")
+            "print(device.why_none(), '|', device.is_unusable(), *device.visible_devices())")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path),
                                "CUDA_VISIBLE_DEVICES": "7"})
     why, devices = done.stdout.strip().split("|")
     assert said in why and bool(why.strip()) == bool(said), done.stderr
     assert ("capability='9.9'" in devices) == bool(count)
+    # That there is no GPU is no failure of the driver.
+    assert devices.split()[0] == str(init not in (0, 100))
 
 
 def test_no_driver_and_a_driver_without_its_library_are_told_apart(tmp_path, monkeypatch, no_gpu):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.verify import extensions, generate
+from apexlab.verify import extensions, generate, markers
 from apexlab.verify.arch import Arch
 from apexlab.verify.check import Options, check
 from apexlab.verify.errors import CannotError, ProblemError
@@ -44,7 +44,7 @@ def test_the_lists_of_codes_name_rows():
 
 def test_the_page_has_not_drifted():
     text = PAGE.read_text(encoding="utf-8")
-    assert generate.replaced(text) == text, (
+    assert markers.replaced(text, generate.sections()) == text, (
         "verify/README.md differs from the tables: run make generate")
 
 
@@ -56,25 +56,28 @@ def test_the_page_has_each_code_with_its_exit_code():
 
 def test_a_drifted_page_is_seen_and_then_rewritten(tmp_path):
     page = tmp_path / "README.md"
-    markers = "".join(f"<!-- {name} -->\n| old |\n<!-- /{name} -->\n"
-                      for name in generate.sections())
-    page.write_text(f"above\n{markers}below\n")
-    assert generate.generate(page) and not generate.generate(page)
-    text = page.read_text()
-    assert text.startswith("above\n<!-- ") and text.endswith("-->\nbelow\n")
-    assert "| old |" not in text
+    page.write_text("above\n<!-- a -->\n| old |\n<!-- /a -->\n<!-- b --><!-- /b -->\nbelow\n")
+    sections = {"a": "| new |", "b": "more"}
+    assert markers.rewrite(page, sections) and not markers.rewrite(page, sections)
+    assert page.read_text() == ("above\n<!-- a -->\n| new |\n<!-- /a -->\n"
+                                "<!-- b -->\nmore\n<!-- /b -->\nbelow\n")
     assert [entry.name for entry in tmp_path.iterdir()] == ["README.md"]
 
 
-@pytest.mark.parametrize("text", ["", "<!-- findings -->", "<!-- /findings --> <!-- findings -->"])
+@pytest.mark.parametrize("text", ["", "<!-- a -->", "<!-- /a --> <!-- a -->"])
 def test_a_page_without_its_markers_is_refused_and_left_alone(tmp_path, text):
     page = tmp_path / "README.md"
     page.write_text(text)
     with pytest.raises(ProblemError, match="no place for what is generated"):
-        generate.generate(page)
+        markers.rewrite(page, {"a": "new"})
     assert page.read_text() == text
-    with pytest.raises(CannotError, match="cannot be written"):
-        generate.generate(tmp_path / "no.md")
+
+
+def test_a_page_that_is_absent_or_no_text_is_said(tmp_path):
+    (tmp_path / "binary.md").write_bytes(b"\xff\xfe")
+    for name in ("no.md", "binary.md"):
+        with pytest.raises(CannotError, match="cannot be read"):
+            markers.rewrite(tmp_path / name, {})
 
 
 # One failure with one cause is one finding, and not twelve.

@@ -6,7 +6,6 @@ kernels; the faults of its Python side are put into copies of what was installed
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -38,24 +37,13 @@ WHEELS = {
 }
 
 
-def script(path: Path):
-    """A script of the repository as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
-def sites(gpu, tmp_path_factory) -> dict[str, Path]:
+def sites(gpu, standin_tools, tmp_path_factory) -> dict[str, Path]:
     """A folder for each of WHEELS, with the wheel unpacked; they are compiled side by side."""
-    tools = script(ROOT / "tests" / "standin" / "build_wheel.py")
-    environ = {key: value for key, value in gpu.environ.items()
-               if not key.startswith(("APEX_", "STANDIN_", "TORCH_CUDA_ARCH_LIST", "NVCC_"))}
 
     def made(name: str) -> Path:
-        wheel = tools.build_wheel(gpu.python, environ, ROOT / ".cache", archs=gpu.arch,
-                                  **WHEELS[name])
+        wheel = standin_tools.build_wheel(gpu.python, gpu.environ, ROOT / ".cache",
+                                          archs=gpu.arch, **WHEELS[name])
         site = tmp_path_factory.mktemp(name)
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
@@ -210,6 +198,19 @@ def test_an_extension_that_python_hides_is_a_problem(verify, sites, tmp_path):
     (site / "apex" / "__init__.py").write_text("import sys\nsys.modules['amp_C'] = None\n")
     code, report = verify(site)
     assert code in (1, 5)
+    assert status(report)["amp_C"] != "proven"
+
+
+def test_another_file_of_the_same_extension_proves_nothing(verify, sites, tmp_path):
+    """Only when Apex is imported, another folder comes first: a sound copy lies there."""
+    site = Path(shutil.copytree(sites["modules"], tmp_path / "swapped"))
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(next(site.glob("amp_C*.so")), other)
+    init = site / "apex" / "__init__.py"
+    init.write_text(f"import sys\nsys.path.insert(0, {str(other)!r})\n" + init.read_text())
+    code, report = verify(site, environ={"CC": "false", "PATH": "/nowhere"})  # names alone
+    assert code == 1 and "amp_C" in [name for names in codes(report).values() for name in names]
     assert status(report)["amp_C"] != "proven"
 
 

@@ -16,6 +16,7 @@ from apexlab.verify.errors import UnreadableError
 from apexlab.verify.fatbin import LZ4, ZSTD
 from apexlab.verify.main import run
 from apexlab.verify.report import schema
+from apexlab.verify.static import verify_site
 
 KERNELS = ("_Z6kernelPf", "_Z5otherIfEvT_", "plain_c")
 
@@ -219,12 +220,10 @@ def test_where_code_cannot_be_unpacked_the_names_of_the_host_code_stand_in(maker
     assert "_Z6kernelPf" in kernels.names(path)
 
 
-def test_names_can_be_had_for_some_targets_only(maker, folder):
+def test_names_are_those_of_all_targets(maker, folder):
     code = maker.container(maker.entry(2, 80, maker.cubin(["_Z1av"])),
                            maker.entry(2, 90, maker.cubin(["_Z1bv"])))
-    path = maker.extension(folder, "amp_C", code=code)
-    assert kernels.names(path) == {"_Z1av", "_Z1bv"}
-    assert kernels.names(path, ("sm_90",)) == {"_Z1bv"}
+    assert kernels.names(maker.extension(folder, "amp_C", code=code)) == {"_Z1av", "_Z1bv"}
 
 
 # Unpacking.
@@ -370,6 +369,13 @@ def test_a_name_that_would_fill_the_memory_stays_as_it_is():
     names = ["_Z1av", bomb(), "_Z1bv", bomb(61), "_Z1cv"]
     readable = kernels.demangled(names)
     assert [readable[name] for name in names] == ["a()", names[1], "b()", names[3], "c()"]
+
+
+def test_an_undefined_symbol_of_that_kind_is_named_as_it_is(maker, folder):
+    maker.healthy(folder)
+    maker.extension(folder, "amp_C", code=maker.fatbin("sm_90"), calls=(bomb(),))
+    error, = verify_site(folder, require=("amp_C",)).errors
+    assert error.code == "undefined-symbol" and bomb() in error.message
 
 
 def test_demangling_leaves_no_child_behind():

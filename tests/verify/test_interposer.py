@@ -92,10 +92,10 @@ def made(maker, tmp_path):
     return make
 
 
-def run(library: Path | None, script: str, *arguments: Path):
-    environ = {**os.environ, **({"LD_PRELOAD": str(library)} if library else {})}
+def run(library: Path, script: str, *arguments: Path):
     done = subprocess.run([sys.executable, "-c", SCRIPT + script, *map(str, arguments)],
-                          env=environ, capture_output=True, text=True)
+                          env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return json.loads(done.stdout)

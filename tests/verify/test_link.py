@@ -9,7 +9,7 @@ from apexlab.verify import versions
 from apexlab.verify.binary import read_binary
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.library import Library, gnu_hash
-from apexlab.verify.link import Linked, Scope, demangle
+from apexlab.verify.link import Linked, Scope
 from apexlab.verify.loader import Search, parse_cache
 
 
@@ -169,8 +169,3 @@ def test_an_unknown_cache_is_no_cache(tmp_path, data):
         parse_cache(data)
     (tmp_path / "cache").write_bytes(data)
     assert Search([], tmp_path / "cache").find("libc.so.6")
-
-
-def test_names_are_shown_as_the_source_has_them():
-    assert demangle("_ZN3c104cuda9SetDeviceEa") == "c10::cuda::SetDevice(signed char)"
-    assert demangle("plain") == "plain"

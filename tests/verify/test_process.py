@@ -94,6 +94,25 @@ def test_nonsense_on_the_pipe_is_no_answer(tmp_path):
     assert script.answers == [{"n": 1}]
 
 
+def test_nonsense_without_end_wins_no_time(tmp_path):
+    start = time.monotonic()
+    script = attended(tmp_path, r"""
+while True: os.write(job['fd'], b'7\n'); time.sleep(.01)""", limit=1.0)
+    assert script.ends == [{"hang": 1.0}]
+    assert time.monotonic() - start < 8
+
+
+def test_what_is_printed_without_end_does_not_fill_the_disk(tmp_path):
+    script = attended(tmp_path, """
+end = time.monotonic() + 4
+while time.monotonic() < end: os.write(1, b'x' * (1 << 20)); time.sleep(.005)
+print('its last words'); say({})""")
+    log = tmp_path / "log"
+    assert script.answers == [{}]
+    assert log.stat().st_size < 400 << 20
+    assert log.read_bytes().endswith(b"its last words\n")
+
+
 def test_an_answer_without_end_is_cut_off(tmp_path):
     start = time.monotonic()
     script = attended(tmp_path, "while True: os.write(job['fd'], b'x' * 65536)", limit=30.0)
@@ -112,6 +131,17 @@ def test_several_tasks_run_side_by_side(tmp_path):
 def test_what_a_process_started_is_ended_with_it(tmp_path):
     script = attended(tmp_path, "say({'pid': subprocess.Popen(['sleep', '60']).pid})")
     assert gone(script.answers[0]["pid"])
+
+
+def test_a_child_that_keeps_the_pipe_open_does_not_hide_the_end(tmp_path):
+    start = time.monotonic()
+    script = attended(tmp_path, """
+say({'n': 1})
+if os.fork() == 0: time.sleep(60)
+say({'n': 2}); os._exit(3)""", limit=30.0)
+    assert [one["n"] for one in script.answers] == [1, 2]
+    assert script.ends == [{"ended": "exit status 3", "code": 3}]
+    assert time.monotonic() - start < 10
 
 
 def test_a_python_that_is_not_there_is_one_paragraph(tmp_path):
@@ -133,6 +163,27 @@ process.attend([Script(Path({str(tmp_path)!r}),
     deadline = time.monotonic() + 20
     while not (place.exists() and place.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
+    parent.send_signal(signal.SIGINT)
+    _, errors = parent.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in errors
+    assert gone(int(place.read_text()))
+
+
+def test_ctrl_c_while_an_end_is_waited_for_leaves_no_child_behind(tmp_path):
+    text = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_process import Script
+from apexlab.verify import process
+process.attend([Script(Path({str(tmp_path)!r}),
+    "os.close(job['fd']); open('pid', 'w').write(str(os.getpid())); time.sleep(60)", limit=60)])
+"""
+    parent = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE)
+    place = tmp_path / "pid"
+    deadline = time.monotonic() + 20
+    while not (place.exists() and place.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
     parent.send_signal(signal.SIGINT)
     _, errors = parent.communicate(timeout=20)
     assert b"KeyboardInterrupt" in errors

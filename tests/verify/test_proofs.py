@@ -41,7 +41,8 @@ def phase(*launches: dict, errors=(GATE,), name: str = "forward", calls: int = 0
 
 def answer(extension: str, *phases: dict, current: str = "", device: str = "cuda:0", **said):
     call = CALLS[number(extension)]
-    return proofs.Answer(call, "fp32", device, current, {"phases": list(phases), **said})
+    return proofs.Answer(call, "fp32", device, current, {
+        "phases": list(phases), "loaded": [*PATHS.values()], **said})
 
 
 def seen(*answers, working=PROFILER, failed=None) -> proofs.Called:
@@ -87,6 +88,19 @@ def test_the_worst_of_several_results_counts_in_terms_of_its_own_limit():
 def test_a_kernel_call_without_any_result_compared_is_no_proof_of_a_function():
     dense = answer("fused_dense_cuda", phase(launch(ADD), errors=[], calls=1))
     assert verdicts(dense) == [FAILED]
+
+
+def test_a_kernel_of_its_own_without_any_result_compared_is_no_proof():
+    assert verdicts(answer(NAME, phase(launch(NORM), errors=[]))) == [FAILED]
+
+
+@pytest.mark.parametrize(("loaded", "words"), [
+    (["/other/fused_layer_norm_cuda.so"], "that is /other/fused_layer_norm_cuda.so"),
+    ([], "not loaded"), (None, "not loaded")])
+def test_a_file_that_was_not_judged_proves_nothing_for_the_one_that_was(loaded, words):
+    found = judged(NAME, answer(NAME, phase(launch(NORM)), loaded=loaded))
+    assert [x.code for x in found.findings] == ["call-failed"] and not found.all
+    assert words in found.findings[0].message
 
 
 def test_the_right_class_with_torchs_kernel_is_a_fallback():
@@ -156,6 +170,9 @@ def test_a_fault_that_needs_another_current_device_is_named_as_that():
     found = judged(NAME, fine, off)
     assert [x.code for x in found.findings] == ["wrong-device"]
     assert "while cuda:0 is the current" in found.findings[0].message
+    # Apex as it is does that on any machine with two GPUs, so it stands in no proof's way.
+    assert found.all and found.findings[0].severity == "warning"
+    assert not judged(NAME, off).all
     # Wrong either way, it is no matter of the current device.
     both = judged(NAME, replace(off, current=""), off)
     assert [x.code for x in both.findings] == ["wrong-numbers"]

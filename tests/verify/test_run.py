@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
+import time
 from collections import deque
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +40,8 @@ def test_every_call_is_made_for_every_dtype_and_once_more_beside_another_device(
     assert sum(task["kind"] == "case" for task in alone) == sum(len(c.dtypes) for c in CALLS)
     second = run.tasks(names, 1, 2)
     assert {task["current"] for task in second} == {None, 0}
+    first = run.tasks(names, 0, 2)
+    assert [task.get("current") for task in first[-2:]] == [1, 1]  # may end processes: comes last
     # What is only information is shown once.
     assert sum(task["kind"] == "fallback" for task in alone) == len(FALLBACKS)
     assert all(task["kind"] == "case" for task in second)
@@ -83,6 +89,14 @@ def test_calls_whose_like_ended_two_processes_are_not_made(tmp_path):
     assert "not made" in made.result.cases[-1][1]["ended"]
 
 
+def test_beside_another_device_all_calls_of_an_extension_are_alike(tmp_path):
+    names = ("FusedLayerNorm", "FusedRMSNorm", "MixedFusedLayerNorm", "FusedAdam")
+    made = worker(tmp_path, *({**case(name), "current": 1} for name in names))
+    begin(made)
+    assert made.ended({"ended": "SIGABRT", "code": -6}) is True
+    assert list(made.todo) == [{**case("FusedAdam"), "current": 1}]
+
+
 def test_an_end_before_the_first_call_is_the_gpus_doing(tmp_path):
     made = worker(tmp_path, case("FusedLayerNorm"))
     made.job()
@@ -111,3 +125,80 @@ print(json.dumps([ran[0].failed, len(ran[0].cases)]))
     done = subprocess.run([torch_python, "-c", text], capture_output=True, text=True, check=True)
     failed, cases = json.loads(done.stdout)
     assert "built without CUDA" in failed and cases == 0
+
+
+def in_worker(python, text: str) -> str:
+    """What `text` prints where the judged Python runs the folder prove/ by itself."""
+    start = run._BOOT.rpartition("importlib.import_module")[0]
+    job = json.dumps({"package": str(FOLDER)})
+    done = subprocess.run([python, "-c", start + text, job], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+FOLDER = Path(run.__file__).parent / "prove"
+
+
+@pytest.mark.torch
+def test_the_process_tells_which_files_it_loaded(torch_python, maker, tmp_path):
+    (tmp_path / "amp_C.py").write_text("")
+    library = maker.healthy(tmp_path / "libraries", "syncbn").rglob("syncbn*.so")
+    real = next(library).resolve()
+    (tmp_path / "link.so").symlink_to(real)
+    said = in_worker(torch_python, f"""
+import torch, sys; sys.path.insert(0, {str(tmp_path)!r}); import amp_C
+torch.ops.loaded_libraries.add({str(tmp_path / "link.so")!r})
+from apexlab_prove.worker import Bench
+bench = Bench({{"layouts": {{"amp_C": "module", "syncbn": "library", "mlp_cuda": "module"}}}},
+              torch, torch.device("cpu"), None)
+print(json.dumps([bench.loaded(name) for name in ("amp_C", "syncbn", "mlp_cuda")]))
+""")
+    assert json.loads(said) == [[str(tmp_path / "amp_C.py")], [str(real)], []]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("raised", "expected"), [
+    ("TypeError('forward(): incompatible function arguments. The following')", "Unsupported"),
+    ("RuntimeError('apex::f() expected at most 2 argument(s) but received 3')", "Unsupported"),
+    ("TypeError('unsupported operand')", "TypeError"),
+    ("RuntimeError('CUDA error: invalid argument')", "RuntimeError")])
+def test_a_function_of_another_signature_is_not_called_broken(torch_python, raised, expected):
+    assert in_worker(torch_python, f"""
+import torch, types
+from apexlab_prove.case import Case
+def forward(*arguments): raise {raised}
+sys.modules["syncbn"] = types.SimpleNamespace(forward=forward)
+try: Case(torch, "cpu", "fp32").function("syncbn", "forward")(1)
+except Exception as error: print(type(error).__name__)
+""").strip() == expected
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_however_it_is_stopped_no_process_of_a_gpu_is_left(tmp_path, sign):
+    (tmp_path / "torch.py").write_text(
+        f"import os, time; open({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        "time.sleep(60)\n")
+    text = f"""
+from apexlab.verify import run, site
+run.run(site.Subject("site", "here", site.here(), None, {{}}, None, (), None, None,
+                     prepend=({str(tmp_path)!r},)), {{}}, 2)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.DEVNULL)
+    place, deadline = tmp_path / "pids", time.monotonic() + 30
+    while not (place.exists() and len(place.read_text().split()) == 2):
+        assert time.monotonic() < deadline and parent.poll() is None
+        time.sleep(0.02)
+    parent.send_signal(sign)
+    assert parent.wait(timeout=20)
+    deadline = time.monotonic() + 5
+    for pid in map(int, place.read_text().split()):
+        while lives(pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

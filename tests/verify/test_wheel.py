@@ -1,7 +1,9 @@
 """Wheels: what is taken out of them, and what is refused."""
 
+import os
 import stat
 import sys
+import time
 import zipfile
 
 import pytest
@@ -196,3 +198,32 @@ def verify_wheel_of_nothing(record):
                             own_targets={})
 
 
+
+
+def test_a_name_that_comes_twice_among_many_is_found_at_once(tmp_path):
+    with zipfile.ZipFile(tmp_path / NAME, "w") as archive, pytest.warns(UserWarning):
+        for name in (*map(str, range(wheel.MAX_MEMBERS - 2)), "z", "z"):
+            archive.writestr(name, b"")
+    started = time.monotonic()
+    assert "'z' twice" in refused(tmp_path / NAME)
+    assert time.monotonic() - started < 20  # comparing each with each took two minutes
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_may_unpack_to_a_gigabyte_in_one_go_is_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / NAME, "w", method) as archive:
+        archive.writestr("apex/x.py", b"x" * 1000)
+    assert "compressed as no wheel is" in refused(tmp_path / NAME)
+
+
+def test_a_list_of_members_without_end_is_not_read_in(tmp_path, packed, monkeypatch):
+    path = packed({f"{index:>0100}": b"" for index in range(200)})
+    monkeypatch.setattr(wheel, "MAX_DIRECTORY", 20_000)
+    assert "its list of members has" in refused(path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"),
+                                  lambda path: path.mkdir()])
+def test_what_is_no_file_is_no_wheel_and_not_waited_for(tmp_path, make):
+    make(tmp_path / NAME)
+    assert refused(tmp_path / NAME) == "it is not a regular file"

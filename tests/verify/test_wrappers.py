@@ -1,6 +1,5 @@
 """Apex's own Python side at the level load, with the real torch: the stand-in, sound and spoilt."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -17,18 +16,11 @@ MAIN = "from apexlab.verify.main import main; main()"
 
 
 @pytest.fixture(scope="module")
-def wheels(cuda_env):
+def wheels(cuda_env, standin_tools):
     """The sound wheel of the stand-in, in each layout."""
-    spec = importlib.util.spec_from_file_location(
-        "standin_build_wheel", ROOT / "tests" / "standin" / "build_wheel.py")
-    tools = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tools)
-    foreign = ("APEX_", "STANDIN_", "TORCH_CUDA_ARCH_LIST", "NVCC_", "MAX_JOBS")
-    environ = {key: value for key, value in cuda_env.environ().items()
-               if not key.startswith(foreign)}
-    return {"modules": tools.build_wheel(cuda_env.python, environ, ROOT / ".cache"),
-            "libraries": tools.build_wheel(cuda_env.python, environ, ROOT / ".cache",
-                                           layout="_extensions")}
+    return {name: standin_tools.build_wheel(
+        cuda_env.python, cuda_env.environ(), ROOT / ".cache", layout=layout)
+        for name, layout in (("modules", ""), ("libraries", "_extensions"))}
 
 
 @pytest.fixture

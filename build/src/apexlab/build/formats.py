@@ -10,7 +10,6 @@ from apexlab.build.rows import Cell, Matrix, minor
 
 SCHEMA = "apexlab.matrix/1"
 HEAD = ("torch", "CUDA", "Python", "system", "Apex", "architectures", "evidence")
-BEGIN, END = "<!-- matrix -->", "<!-- /matrix -->"
 
 
 def _fields(cell: Cell) -> tuple[str, ...]:
@@ -72,10 +71,3 @@ def github(cells: Sequence[Cell]) -> str:
         for cell in cells
     ]
     return json.dumps({"include": include}, separators=(",", ":"))
-
-
-def replaced(text: str, inside: str) -> str | None:
-    """`text` with `inside` between the two markers; None when it lacks one, or their order."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{inside}\n{END}{after}" if begin and end else None

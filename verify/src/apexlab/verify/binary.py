@@ -18,6 +18,7 @@ from apexlab.verify.versions import required
 _SYMBOL = struct.Struct("<IBBHQQ")
 _DT_NEEDED, _DT_RPATH, _DT_RUNPATH = 1, 15, 29
 _WEAK = 2
+_LARGEST = 4 << 30  # of a file that is hashed: one full of holes may claim any size
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,4})")
 
 # Names of functions that torch owns; how they spell std::string tells the C++ ABI.
@@ -73,6 +74,9 @@ def _read(opened: Elf, digest: bool) -> Binary:
 
 
 def _sha256(opened: Elf) -> str:
+    if len(opened.data) > _LARGEST:
+        raise UnreadableError(opened.path, f"it has {len(opened.data)} bytes, which no extension "
+                                           "has")
     import hashlib  # late: it loads OpenSSL
 
     return hashlib.sha256(opened.data).hexdigest()

@@ -23,13 +23,14 @@ from typing import Any
 _LONGEST_TEXT = 4000
 _LONGEST_ANSWER = 64 * 1024
 _LARGEST_FILE = 16 << 20
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main() -> None:
     """The job is a JSON document: fd, paths, prepend, logs, seconds, extensions, wrappers."""
     job = json.loads(sys.argv[1])
     end_with_parent()
+    adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if job["paths"]:
         sys.path[:] = job["paths"]
@@ -51,6 +52,33 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def adopt_orphans() -> None:
+    """Let what a grandchild starts and leaves behind, in a session of its own, become ours."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> set[int]:
+    """Our processes; empty where the system does not tell."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
+            return set(map(int, file.read().split()))
+    except OSError:
+        return set()
+
+
+def end_orphans(own: set[int]) -> None:
+    """End all that was not there before. Each may leave more behind, but not without end."""
+    for _ in range(100):
+        orphans = children() - own
+        for pid in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        if not orphans:
+            return
+
+
 def tell(report: Any, answer: dict[str, Any]) -> None:
     report.write(json.dumps(answer) + "\n")
     report.flush()
@@ -68,8 +96,10 @@ def in_own_process(
     extension: dict[str, str], job: dict[str, Any], torch: Any, report: int,
 ) -> dict[str, Any]:
     log = f"{job['logs']}/{extension['name']}"
+    own = children()
     pid, reading = forked(lambda writing: import_one(extension, torch, writing), log, report)
     text, status, late = attend(pid, reading, job["seconds"])
+    end_orphans(own)
     os.close(reading)
     answer: dict[str, Any] = {"name": extension["name"], "output": tail(log)}
     if late:
@@ -81,7 +111,7 @@ def in_own_process(
         said = None
     # What the extension itself wrote into the pipe is no answer of ours, and must not be able to
     # speak for another extension.
-    return {**(said if is_answer(said) else {"ended": status}), **answer}
+    return {**(cleaned(said) or {"ended": status}), **answer}
 
 
 def forked(act: Any, log: str, report: int) -> tuple[int, int]:
@@ -106,13 +136,23 @@ def forked(act: Any, log: str, report: int) -> tuple[int, int]:
     return pid, reading
 
 
-def is_answer(said: Any) -> bool:
+def cleaned(said: Any) -> dict[str, Any]:
+    """The parts of an answer that are of the known form; empty for what is no answer. Whatever is
+    imported can write into our pipe."""
     if not isinstance(said, dict):
-        return False
-    if said.get("ok") is True:
-        return isinstance(said.get("file"), str)
-    return isinstance(said.get("text"), str) and (
-        isinstance(said.get("kinds"), list) and bool(said["kinds"]))
+        return {}
+    if said.get("ok") is True and isinstance(said.get("file"), str):
+        kinds: dict[str, Any] = {"ops": (int, type(None)), "swallowed": (str, type(None)),
+                                 "libraries": list}
+        more = {key: said[key] for key, kind in kinds.items()
+                if key in said and isinstance(said[key], kind)}
+        return {"ok": True, "file": said["file"], **more}
+    names = said.get("kinds")
+    if not isinstance(said.get("text"), str) or not isinstance(names, list) or not names:
+        return {}
+    missing = said.get("missing")
+    return {"ok": False, "text": said["text"], "kinds": [str(name) for name in names],
+            "missing": missing if isinstance(missing, str) else None}
 
 
 def import_one(extension: dict[str, str], torch: Any, writing: int) -> None:
@@ -153,12 +193,16 @@ def wrappers_in_processes(job: dict[str, Any], report: int) -> Any:
         for line in text.splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 said = json.loads(line)
-                if left and isinstance(said, dict) and said.get("wrapper") == left[0]:
-                    yield said
+                answer = cleaned(said)
+                if left and answer and said.get("wrapper") == left[0]:
+                    yield {"wrapper": left[0], **answer}
                     del left[0]
         if left:
             how = {"hang": job["seconds"]} if late else {"ended": status}
-            yield {"wrapper": left.pop(0), "output": tail(log), **how}
+            name = left.pop(0)
+            yield {"wrapper": name, "output": tail(log), **how}
+            if name == "apex":
+                return  # each module of it would import it first, and end or hang in the same way
 
 
 def import_wrappers(names: list[str], writing: int) -> None:

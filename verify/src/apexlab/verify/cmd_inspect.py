@@ -40,5 +40,5 @@ def inspect(ctx: click.Context, files: tuple[Path, ...], as_json: bool, with_ker
         bold = sys.stdout is not None and sys.stdout.isatty() if ctx.color is None else ctx.color
         output.write("\n".join(inspect_text.text(one, bold) for one in read))
     for one in unreadable:
-        click.echo(f"apexlab: {printable(str(one))}", err=True)
+        output.complain(f"apexlab: {printable(str(one))}")
     return errors.PROBLEM if unreadable else errors.OK

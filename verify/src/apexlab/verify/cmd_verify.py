@@ -82,7 +82,7 @@ def _deliver(report: Report, as_json: bool, colour: bool | None, junit: Path | N
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _tell_github(report)
     for lost in failed:
-        click.echo(f"apexlab: {lost}", err=True)
+        output.complain(f"apexlab: {lost}")
     return worst([report.exit_code, *(error.exit_code for error in failed)])
 
 
@@ -102,7 +102,8 @@ def _tell_github(report: Report) -> None:
     """Annotations on stderr, which Actions reads as well, and the step's summary."""
     from apexlab.verify import github, output
 
-    click.echo(github.workflow_commands(report), err=True, nl=False)
+    if commands := github.workflow_commands(report):
+        output.complain(commands.rstrip("\n"))
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:
         return
@@ -112,7 +113,7 @@ def _tell_github(report: Report) -> None:
         output.append(path, github.step_summary(report, github.SUMMARY_BYTES - there))
     except (OSError, ApexlabError) as error:
         # An extra of the place where this runs: its loss changes no exit code.
-        click.echo(f"apexlab: the step's summary is lost: {error}", err=True)
+        output.complain(f"apexlab: the step's summary is lost: {error}")
 
 
 @contextmanager

@@ -43,6 +43,11 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def readable(name: str) -> str:
+    """The readable form of one name."""
+    return demangled([name])[name]
+
+
 @cache
 def _demangler() -> Callable[[bytes], bytes] | None:
     """A function that gives b"" for what it cannot demangle; None without a C++ library."""

@@ -12,11 +12,11 @@ from apexlab.verify.report import Device
 # Present wherever a driver was handed to this machine or container: Linux, and WSL.
 _NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+_NO_DEVICE = 100
 _KNOWN_ERRORS = {
-    100: ", no device", 802: ", the GPUs' fabric is not ready",
+    _NO_DEVICE: ", no device", 802: ", the GPUs' fabric is not ready",
     803: ", its library and its kernel module are of different versions",
     999: ", unknown: nvidia-smi may tell more"}
-_DRIVER_FAILS = "the driver answers with error"
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 
 
@@ -37,27 +37,27 @@ def why_none() -> str:
 
 def is_unusable() -> bool:
     """Whether there is a driver that fails, which is another thing than that there is no GPU."""
-    why = why_none()
-    return why.startswith(_DRIVER_FAILS) and not why.endswith(_KNOWN_ERRORS[100])
+    return _look()[2] not in (0, _NO_DEVICE)
 
 
-def _look() -> tuple[tuple[Device, ...], str]:
-    """The visible GPUs, and why there is none: "cannot be asked" is not "not there"."""
+def _look() -> tuple[tuple[Device, ...], str, int]:
+    """The visible GPUs, why there is none, and the driver's error (0 without one): "cannot be
+    asked" is not "not there"."""
     if not has_driver():
-        return (), f"there is no {_NODES[0]}"
+        return (), f"there is no {_NODES[0]}", 0
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return (), f"{_NODES[0]} is there, but the driver's library libcuda.so.1 is not"
+        return (), f"{_NODES[0]} is there, but the driver's library libcuda.so.1 is not", 0
     count = ctypes.c_int()
     error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
     if error:
-        return (), f"{_DRIVER_FAILS} {error}{_KNOWN_ERRORS.get(error, '')}"
+        return (), f"the driver answers with error {error}{_KNOWN_ERRORS.get(error, '')}", error
     if not count.value:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        return (), "the driver shows none" + ("" if hidden is None else
-                                              f" with CUDA_VISIBLE_DEVICES={hidden!r}")
-    return tuple(_device(cuda, index) for index in range(count.value)), ""
+        chosen = "" if hidden is None else f" with CUDA_VISIBLE_DEVICES={hidden!r}"
+        return (), f"the driver shows none{chosen}", 0
+    return tuple(_device(cuda, index) for index in range(count.value)), "", 0
 
 
 def _device(cuda: ctypes.CDLL, index: int) -> Device:

@@ -5,6 +5,7 @@ Pure but for reading the files: nothing is imported, nothing is run, nothing is 
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,11 +13,12 @@ from dataclasses import dataclass, replace
 from apexlab.verify import arch, extensions
 from apexlab.verify.arch import Arch
 from apexlab.verify.binary import TORCH_SYMBOL, Binary, cxx_abi, read_binary
+from apexlab.verify.demangle import readable
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.expectations import Expectations
 from apexlab.verify.findings import LOST_LATER, NOT_BUILT, finding
 from apexlab.verify.found import LIBRARY, MODULE, PYTHON, Found
-from apexlab.verify.link import Linked, Scope, demangle
+from apexlab.verify.link import Linked, Scope
 from apexlab.verify.record import Built
 from apexlab.verify.report import Finding
 from apexlab.verify.site import Subject, Torch
@@ -153,6 +155,8 @@ def _file_findings(subject: Subject, found: Found, binary: Binary, fill: dict[st
         # No Python imports it, so the tag in its name is no matter; but somebody has to load it.
         if found.shim is None and subject.package is not None:
             yield finding("shim-missing", file=found.path.name, **fill)
+    elif found.inside:
+        yield finding("misplaced", file=found.path, **fill)
     elif found.tag not in (None, subject.python.abi):
         tag = found.tag or ""
         yield finding("wrong-python-abi", tag=f"Python {tag[0]}.{tag[1:]}", file=found.path.name,
@@ -160,6 +164,8 @@ def _file_findings(subject: Subject, found: Found, binary: Binary, fill: dict[st
     elif found.stem not in binary.pyinit:
         other = f", only PyInit_{binary.pyinit[0]}" if binary.pyinit else ""
         yield finding("not-a-module", other=other, **fill)
+    elif os.path.isfile(package := found.path.parent / found.stem / "__init__.py"):  # noqa: PTH113
+        yield finding("shadowed", other=package, **fill)
 
 
 def _recorded(binary: Binary, entry: Built | None, fill: dict[str, str]) -> Iterator[Finding]:
@@ -230,7 +236,7 @@ def _unresolved(linked: Linked, abi: str, torch_abi: str, fill: dict[str, str]) 
         code = "cxx-abi-mismatch"
         first = next((name for name in linked.unresolved if cxx_abi([name]) == abi), first)
     rest = len(linked.unresolved) - 1
-    return finding(code, symbol=demangle(first or linked.unresolved[0]), abi=abi,
+    return finding(code, symbol=readable(first or linked.unresolved[0]), abi=abi,
                    torch_abi=torch_abi, more=f", and {rest} more" if rest else "", **fill)
 
 

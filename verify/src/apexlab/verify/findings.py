@@ -26,6 +26,7 @@ _REINSTALL = "Install the wheel again, or build it again: {rebuild}."
 # What to do about an absent extension: was it lost by the build, or later?
 NOT_BUILT = "The build dropped it: {rebuild}, and look for a warning about it in the log."
 LOST_LATER = "It was built, and lost later: " + _REINSTALL[0].lower() + _REINSTALL[1:]
+_LONGEST = 1000  # of what is filled in
 _LIST = "Build again with {arch} in the list of architectures (ARCHS= or --archs)."
 
 
@@ -67,6 +68,8 @@ KINDS = (
          "but the one in {other}.", "Remove that one, or its folder from PYTHONPATH.", LOAD),
     Kind("package-missing", ERROR, "The extensions are there, but the Python package apex is not: "
          "nothing can call them.", _REINSTALL),
+    Kind("module-lost", ERROR, "{wrapper} was installed, and is gone: {file} is not there.{more}",
+         _REINSTALL),
     Kind("package-shadowed", ERROR, "import apex gives {package}, while extensions lie in "
          "{folder}: a clone or another installation comes first.",
          "Remove that one, or its folder from PYTHONPATH."),
@@ -111,6 +114,8 @@ KINDS = (
          "Build on a machine of that kind: {rebuild}."),
     Kind("wrong-python-abi", ERROR, "{name} is there, but for {tag}: Python {python} does not see "
          "{file}.", "Build again with this Python: {rebuild}."),
+    Kind("misplaced", ERROR, "{name} lies inside of the package ({file}), where import {name} does "
+         "not look.", _REINSTALL),
     Kind("not-a-module", ERROR, "{name} has no PyInit_{name}{other}: Python cannot import it.",
          "The file was renamed, or built under another name: {rebuild}."),
     # Device code.
@@ -145,9 +150,11 @@ KINDS = (
     Kind("undefined-symbol", ERROR, "{name} needs {symbol}, which nothing here defines{more}.",
          "A source file or a library was left out of the build: {rebuild}."),
     Kind("link-unchecked", INCOMPLETE, "Whether {name} fits could not be told, because {library} "
-         "cannot be read.", "Install torch again."),
+         "cannot be read.", "Install the package again that this library belongs to."),
     Kind("torch-not-imported", ERROR, "{name} does not find torch's own libraries ({library}).",
          "Install torch again; an extension works only after import torch."),
+    Kind("library-broken", ERROR, "{name} needs {library}, which is there and cannot be loaded: "
+         "{reason}.", "Install the package again that this library belongs to.", LOAD),
     Kind("libstdcxx-too-old", ERROR, "{name} needs {version}, and {library} stops at {newest}.",
          "Build in the image that runs it. A conda environment may also hide a newer "
          "libstdc++."),
@@ -181,7 +188,7 @@ KINDS = (
     Kind("import-error", ERROR, "{name} cannot be imported: {error}", "Build again: {rebuild}.",
          LOAD),
     Kind("shadowed", ERROR, "import {name} does not give the file that was judged but {other}.",
-         "Remove that file, or the folder from PYTHONPATH.", LOAD),
+         "Remove that file, or the folder from PYTHONPATH."),
     Kind("not-loaded", INCOMPLETE, "{name} was not imported: {reason}.", "Run it again.", LOAD),
     # The level run.
     Kind("no-gpu", INCOMPLETE, "No GPU is visible ({why}), so it was not checked that the "
@@ -205,9 +212,9 @@ KINDS = (
     Kind("wrong-numbers", ERROR, "{call} computes wrong numbers on {device}: {what}.{more}",
          "Do not train with this build. Build again: {rebuild}; if it stays, take another commit "
          "of Apex.", RUN),
-    Kind("wrong-device", ERROR, "{call} goes wrong for tensors on {device} while {current} is the "
-         "current device: {what}.{more}", "Call torch.cuda.set_device first, in each process, or "
-         "take a later commit of Apex.", RUN),
+    Kind("wrong-device", WARNING, "{call} goes wrong for tensors on {device} while {current} is "
+         "the current device: {what}.{more}", "Call torch.cuda.set_device first, in each process, "
+         "or take a later commit of Apex.", RUN),
     Kind("fallback", FALLBACK, "{call} ran without {name} on {device}. What ran is: {ran}.{more}",
          "Something else than the extension answers this call: look for a patched or second Python "
          "package apex, then build again: {rebuild}.", RUN),
@@ -258,19 +265,23 @@ BY_CODE = {kind.code: kind for kind in KINDS}
 LOADER_DECIDES = frozenset({
     "cudart-missing", "torch-cpu-only", "driver-lib-missing", "library-missing",
     "torch-abi-mismatch", "cxx-abi-mismatch", "undefined-symbol", "link-unchecked", "not-a-module",
-    "libstdcxx-too-old", "glibc-too-old",
+    "libstdcxx-too-old", "glibc-too-old", "library-broken",
 })
 # What ends or stops a process that imports the extension, whoever does: Apex's Python side, too.
 VIOLENT = frozenset({"crash", "exit", "hang", "wrong-file"})
 # What the file tells, and what a call says of the same cause.
 SAID_BY_CALL = {"no-kernel-image": "no-kernel-image-run"}
 # Files that are not imported: the reading of them already said that it cannot work.
-NOT_LOADABLE = frozenset({"wrong-file", "wrong-machine", "wrong-python-abi"})
+NOT_LOADABLE = frozenset({
+    "wrong-file", "wrong-machine", "wrong-python-abi", "misplaced", "shadowed"})
 
 
 def finding(code: str, **values: Any) -> Finding:
     """The finding `code`, its sentences filled in; `name` becomes the extension it concerns."""
     kind = BY_CODE[code]
+    # A file may have names of any length, and a message is to be read.
+    values = {key: f"{value[:_LONGEST]}..." if isinstance(value, str) and len(value) > _LONGEST
+              else value for key, value in values.items()}
     return Finding(
         code, kind.severity, kind.message.format(**values), kind.fix.format(**values),
         (values["name"],) if "name" in values else ())

@@ -27,13 +27,15 @@ _LAYOUT_FOLDERS = (_SHIMS, "apex", "")
 class Found:
     """One extension's file. `layout` is "module" (imported by name), "library" (loaded through
     torch.ops) or "python" (a shim without a library); `tag` its Python tag such as "311"; `shim`
-    the Python file in apex/_extensions that loads a library."""
+    the Python file in apex/_extensions that loads a library. `inside` of apex/, no import finds
+    a module, and a shim does find a library."""
 
     name: str
     path: Path
     layout: str
     tag: str | None
     shim: Path | None = None
+    inside: bool = False
 
     @property
     def stem(self) -> str:
@@ -65,7 +67,7 @@ def _first(entries: list[tuple[int, Found]], abi: str, shim: bool) -> Found:
     def rank(placed: tuple[int, Found]) -> tuple[bool, bool, bool, int, int]:
         place, entry = placed
         module = entry.layout == MODULE
-        unseen = module and entry.tag not in (None, abi)
+        unseen = module and (entry.inside or entry.tag not in (None, abi))
         # With a shim, a module of the same name at the top is a leftover that Apex never imports.
         return (entry.layout == PYTHON, unseen, module == shim, place, _suffix(entry))
 
@@ -84,7 +86,8 @@ def _files_of(folder: Path, layout: str) -> list[Found]:
     for name in names_in(folder):
         if match := _FILE.fullmatch(name):
             kind = LIBRARY if name.startswith("_") else MODULE
-            found.append(Found(match["name"], folder / name, kind, match["tag"]))
+            found.append(Found(match["name"], folder / name, kind, match["tag"],
+                               inside=bool(layout)))
         elif layout == _SHIMS and name.endswith(".py") and not name.startswith("_"):
             # A shim: it loads the library of its name, or is all there is (apex_C).
             found.append(Found(name.removesuffix(".py"), folder / name, PYTHON, None))
@@ -100,11 +103,19 @@ def extension_of(name: str) -> str | None:
 
 def names_in(folder: Path) -> list[str]:
     """What lies in a folder, in order; nothing where there is no such folder. Raises CannotError
-    for one that may not be read."""
+    for one that cannot be read."""
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - thousands of names, and no Path each
-    except PermissionError as error:
-        raise CannotError(f"The folder {folder} cannot be read, so nothing is said about what it "
-                          "holds. Run this as a user who may read it.") from error
-    except OSError:
+        found = sorted(os.listdir(folder))  # noqa: PTH208 - thousands of names, and no Path each
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except (OSError, ValueError) as error:
+        raise closed(folder, getattr(error, "strerror", None) or str(error)) from error
+    if not os.access(folder, os.X_OK):  # its names are told, and nothing about them
+        raise closed(folder, "it may not be entered")
+    return found
+
+
+def closed(path: Path, why: str) -> CannotError:
+    """The error for what is there and cannot be read."""
+    return CannotError(f"{path} cannot be read ({why}), so nothing is said about what it holds. "
+                       "Run this as a user who may read it, or repair it.")

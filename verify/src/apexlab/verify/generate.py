@@ -5,7 +5,6 @@ For the Makefile; a test fails when the page drifted.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from apexlab.verify import errors, extensions
+from apexlab.verify import errors, extensions, markers
 from apexlab.verify.findings import KINDS, LOST_LATER, NOT_BUILT
 from apexlab.verify.report import ERROR, FALLBACK, INCOMPLETE
 
@@ -28,18 +27,6 @@ _FIELD = re.compile(r"\{(\w+)(?::\w+)?\}")
 def sections() -> dict[str, str]:
     """What stands between each pair of markers, by the name of the markers."""
     return {"findings": "\n".join(_findings()), "extensions": "\n".join(_extensions())}
-
-
-def replaced(text: str) -> str | None:
-    """The page with its sections made anew; None if a pair of markers is absent."""
-    for name, section in sections().items():
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        before, found, rest = text.partition(begin)
-        _, ended, after = rest.partition(end)
-        if not found or not ended:
-            return None
-        text = f"{before}{begin}\n{section}\n{end}{after}"
-    return text
 
 
 def _findings() -> Iterator[str]:
@@ -67,34 +54,12 @@ def _extensions() -> Iterator[str]:
     yield f"\nKnown by name, and judged up to `load`: {others}."
 
 
-def generate(path: Path) -> bool:
-    """Bring the page `path` up to date; True when it had drifted.
-
-    Raises CannotError when the file cannot be read or written, ProblemError when it lacks markers.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        new = replaced(text)
-        if new is None:
-            names = ", ".join(f"<!-- {name} --> and <!-- /{name} -->" for name in sections())
-            raise errors.ProblemError(
-                f"{path} has no place for what is generated. Put these lines where it belongs: "
-                f"{names}.")
-        if new != text:
-            beside = path.with_name(f".{path.name}.new")
-            beside.write_text(new, encoding="utf-8")
-            os.replace(beside, path)  # noqa: PTH105 - whole or not at all
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.CannotError(f"The page {path} cannot be written: {error}.") from error
-    return new != text
-
-
 @click.command()
 @click.argument("readme", type=click.Path(path_type=Path))
 def main(readme: Path) -> None:
     """Write the generated tables into README between their markers."""
     try:
-        if generate(readme):
+        if markers.rewrite(readme, sections()):
             click.echo(f"{readme}: the tables were rewritten", err=True)
     except errors.ApexlabError as error:
         click.echo(f"apexlab: {error}", err=True)

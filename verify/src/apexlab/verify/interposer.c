@@ -211,6 +211,7 @@ void apexlab_reset(void) {
     int count = listed_count < LISTED ? (int)listed_count : LISTED;
     for (int i = 0; i < count; i++) {
         struct slot *slot = listed[i];
+        if (!slot) continue;
         slot->done = slot->refused = 0;
         atomic_flag_clear(&slot->listed);
     }
@@ -224,6 +225,8 @@ int apexlab_launches(struct launch *out, int room) {
     int count = listed_count;
     for (int i = 0; i < count && i < room; i++) {
         struct slot *slot = listed[i];
+        out[i] = (struct launch){ 0 };
+        if (!slot) continue; /* another thread is about to write it */
         struct object *owner = slot->owner;
         uintptr_t key = slot->key;
         /* One library's registration may name the function of another, if the loader made the two

@@ -172,8 +172,11 @@ def _merged(static: list[Finding], error: Finding | None) -> list[Finding]:
     if error is None:
         # It loaded, so whatever the reading said against that was wrong.
         return [one for one in static if one not in predicted]
-    same_cause = bool(predicted) and error.code in findings.LOADER_DECIDES
-    return static if same_cause else [*static, error]
+    if error.code not in findings.LOADER_DECIDES or not predicted:
+        return [*static, error]
+    # What could not be told from the files is known now.
+    return static if _has_error(predicted) else [
+        *(one for one in static if one not in predicted), error]
 
 
 def _status(seen: Seen, expected: bool, imported: bool, proven: bool, found: Iterable[Finding],
@@ -246,6 +249,10 @@ def _package(subject: Subject, wanted: Expectations, compiled: tuple[Found, ...]
         yield finding("package-missing", rebuild=rebuild_line(subject))
     elif strays := [one for one in compiled if package.parent not in one.path.parents]:
         yield finding("package-shadowed", package=package, folder=strays[0].path.parent)
+    elif lost := list(wrappers.lost(subject.lost)):
+        more = f" The same holds for {', '.join(name for name, _ in lost[1:])}." if lost[1:] else ""
+        yield finding("module-lost", wrapper=lost[0][0], file=lost[0][1], more=more,
+                      rebuild=rebuild_line(subject))
     if subject.hidden:
         yield finding("installed-elsewhere", package=package,
                       others=spell(map(str, subject.hidden)))

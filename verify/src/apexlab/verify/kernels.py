@@ -7,7 +7,7 @@ asked where there is no machine code beside it. What cannot be unpacked here lea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from apexlab.verify import arch, cubin, demangle, elf
 from apexlab.verify.decompress import CannotUnpack, payload
 from apexlab.verify.elf import Elf
 from apexlab.verify.errors import UnreadableError
-from apexlab.verify.fatbin import LTO_IR, PTX, SASS, Entry, Fatbin, read_fatbins
+from apexlab.verify.fatbin import LTO_IR, PTX, SASS, SECTION, Entry, Fatbin, read_fatbins
 
 MOST_UNPACKED = 16 << 30  # for one library; libtorch_cuda.so 2.11 has 4.7 GB
 MOST_NAME_BYTES = 64 << 20  # for all names of one library
@@ -35,15 +35,14 @@ class Kernels:
     why: str | None = None
 
 
-def names(path: Path, targets: Collection[str] = ()) -> frozenset[str]:
-    """The mangled names of the kernels that the binary `path` registers, over all its targets or
-    over some of them.
+def names(path: Path) -> frozenset[str]:
+    """The mangled names of the kernels that the binary `path` registers, over all its targets.
 
     Where some of its code cannot be unpacked, the C++ names in the host code's data are added:
     all its C++ kernels are among them, and other names too. Raises UnreadableError.
     """
     with elf.opened(path) as opened:
-        found = read(read_fatbins(opened), targets)
+        found = read(read_fatbins(opened))
         all_names: frozenset[str] = frozenset().union(*(one.names for one in found))
         if any(one.why for one in found):
             all_names |= _host_names(opened)
@@ -55,7 +54,7 @@ def host_names(path: Path) -> frozenset[str]:
     other names too. Unpacks nothing; empty for a binary without device code. Raises
     UnreadableError."""
     with elf.opened(path) as opened:
-        if not any(section.name == ".nv_fatbin" for section in opened.sections):
+        if not any(section.name == SECTION for section in opened.sections):
             return frozenset()
         return _host_names(opened)
 
@@ -77,14 +76,12 @@ def count(fatbins: Iterable[Fatbin]) -> int | None:
     return len(frozenset().union(*(one.names for one in found)))
 
 
-def read(fatbins: Iterable[Fatbin], targets: Collection[str] = ()) -> tuple[Kernels, ...]:
+def read(fatbins: Iterable[Fatbin]) -> tuple[Kernels, ...]:
     """The kernels of each target, in the targets' order."""
     found: dict[str, set[str]] = {}
     why: dict[str, str] = {}
     reader = _Reader()
     for buffer, entry in _wanted(fatbins):
-        if targets and entry.target not in targets:
-            continue
         names = found.setdefault(entry.target, set())
         try:
             names.update(reader.names(buffer, entry))

@@ -7,7 +7,7 @@ those three would be false alarms.
 
 from __future__ import annotations
 
-import ctypes
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from pathlib import Path
 from apexlab.verify import versions
 from apexlab.verify.binary import Binary, read_binary
 from apexlab.verify.errors import UnreadableError
+from apexlab.verify.found import names_in
 from apexlab.verify.library import Library, gnu_hash
 from apexlab.verify.loader import Search
 
@@ -29,6 +30,7 @@ _CHECK_FAIL = "_ZN3c106detail14torchCheckFailEPKcS2_jRK"
 _ABI_SYMBOLS = {
     "new": _CHECK_FAIL + "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
     "old": _CHECK_FAIL + "Ss"}
+_LIBRARY = re.compile(r"lib.*\.so")
 _LOADED_GLOBALLY = re.compile(r"libcublas(Lt)?\.so\.\d+")
 
 
@@ -59,15 +61,16 @@ class Scope:
     def __init__(self, torch_lib: Path, python: Path | None = None) -> None:
         """`python` is the interpreter whose own search path comes first, as in conda."""
         site = torch_lib.parents[1]
-        nvidia = sorted(site.glob("nvidia/*/lib"))
+        nvidia = [site / "nvidia" / name / "lib" for name in names_in(site / "nvidia")]
         self.search = Search([torch_lib, *nvidia])
         self._system = Search(_runpath(python))
         order = {name: index for index, name in enumerate(_FIRST)}
-        own = sorted(torch_lib.glob("lib*.so*"),
-                     key=lambda path: (order.get(path.name, len(order)), path.name))
-        blas = [path for folder in nvidia for path in sorted(folder.glob("libcublas*.so.*"))
-                if _LOADED_GLOBALLY.fullmatch(path.name)]
-        self._paths = [path for path in (*own, *blas) if path.is_file()]
+        own = sorted(filter(_LIBRARY.match, names_in(torch_lib)),
+                     key=lambda name: (order.get(name, len(order)), name))
+        paths = [torch_lib / name for name in own]
+        paths += [folder / name for folder in nvidia for name in names_in(folder)
+                  if _LOADED_GLOBALLY.fullmatch(name)]
+        self._paths = [path for path in paths if os.path.isfile(path)]  # noqa: PTH113
         self._libraries: dict[Path, Library | None] = {}
         self._known: dict[str, bool] = {}
 
@@ -81,8 +84,10 @@ class Scope:
             # Whatever those libraries define would be called unresolved: one cause, said once.
             return Linked(missing=missing)
         old, closed = self._too_old(binary)
+        # Where a library lies that the loader refuses, nothing about symbols matters any more.
+        closed += tuple(str(path) for path in found.values() if path and not self._opened(path))
         if old or closed:
-            return Linked(old=old, unreadable=closed)
+            return Linked(old=old, unreadable=tuple(dict.fromkeys(closed)))
         own = [path for path in found.values() if path and path not in self._paths]
         wanted = [name for name in binary.undefined if not _PYTHON.match(name)]
         unresolved = tuple(name for name in wanted if not self._defined(name, own))
@@ -123,13 +128,16 @@ class Scope:
             self._known[name] = any(self._asks(path, text, value) for path in self._paths)
         return self._known[name] or any(self._asks(path, text, value) for path in own)
 
-    def _asks(self, path: Path, name: bytes, value: int) -> bool:
+    def _opened(self, path: Path) -> Library | None:
         if path not in self._libraries:
             try:
                 self._libraries[path] = Library(path)
             except UnreadableError:
                 self._libraries[path] = None
-        library = self._libraries[path]
+        return self._libraries[path]
+
+    def _asks(self, path: Path, name: bytes, value: int) -> bool:
+        library = self._opened(path)
         try:
             return library is not None and library.defines(name, value)
         except UnreadableError:
@@ -149,19 +157,3 @@ def _runpath(python: Path | None) -> list[Path]:
         return []
     return [Path(part.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(place.parent)))
             for part in binary.runpath if part]
-
-
-def demangle(symbol: str) -> str:
-    """The C++ name behind a symbol, by the C++ library's own function; else the symbol itself."""
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-        library.__cxa_demangle.restype = ctypes.c_void_p
-        status = ctypes.c_int()
-        text = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
-        if status.value or not text:
-            return symbol
-        name = ctypes.string_at(text).decode("utf-8", "replace")
-        ctypes.CDLL(None).free(ctypes.c_void_p(text))
-        return name
-    except OSError:
-        return symbol

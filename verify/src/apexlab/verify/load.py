@@ -16,10 +16,10 @@ from typing import Any
 
 from apexlab.verify import device, examine, process, versions, wrappers
 from apexlab.verify.binary import TORCH_SYMBOL
+from apexlab.verify.demangle import readable
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.findings import LOST_LATER, finding
 from apexlab.verify.found import Found
-from apexlab.verify.link import demangle
 from apexlab.verify.process import spelt
 from apexlab.verify.report import Finding
 from apexlab.verify.scratch import scratch
@@ -191,7 +191,11 @@ def _matched(code: str, group: str, text: str, found: Found, fill: dict[str, str
     if code == "undefined-symbol":
         if TORCH_SYMBOL.match(group):
             code = "torch-abi-mismatch"
-        return finding(code, symbol=demangle(group), more="", **fill)
+        return finding(code, symbol=readable(group), more="", **fill)
+    whose = re.search(r"(/[^:]+): " + re.escape(group), text)
+    if code == "wrong-file" and whose and whose[1] != str(found.path) and not same(
+            Path(whose[1]), found.path):
+        return finding("library-broken", library=whose[1], reason=group, **fill)
     if code == "library-missing":
         # glibc says the same of a file for another machine, although its path exists.
         if group == str(found.path) or Path(group).name == found.path.name:

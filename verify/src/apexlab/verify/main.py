@@ -119,7 +119,7 @@ def run(argv: list[str]) -> int:
         code = apexlab.main(argv, prog_name="apexlab", standalone_mode=False)
         return code if isinstance(code, int) else errors.OK
     except (KeyboardInterrupt, click.Abort):
-        click.echo("apexlab: interrupted", err=True)
+        output.complain("apexlab: interrupted")
         return errors.INTERRUPTED
     except Exception as error:
         if "--debug" in argv:
@@ -134,16 +134,16 @@ def _said(error: Exception) -> int:
     if isinstance(error, click.UsageError):
         # One paragraph like every other error, where click would print its usage block.
         where = error.ctx.command_path if error.ctx else "apexlab"
-        click.echo(f"apexlab: {error.format_message()} `{where} --help` says what there is.",
-                   err=True)
+        output.complain(
+            f"apexlab: {error.format_message()} `{where} --help` says what there is.")
         return error.exit_code
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
     if isinstance(error, errors.ApexlabError):
-        click.echo(f"apexlab: {error}", err=True)
+        output.complain(f"apexlab: {error}")
         return error.exit_code
-    click.echo(
+    output.complain(
         f"apexlab: internal error ({type(error).__name__}: {error}). This is a fault of "
-        "apexlab; `apexlab --debug ...` shows where, for a report.", err=True)
+        "apexlab; `apexlab --debug ...` shows where, for a report.")
     return errors.INTERNAL

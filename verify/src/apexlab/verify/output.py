@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from apexlab.verify.errors import CannotError
 
 
@@ -34,6 +36,12 @@ def write(text: str) -> None:
         silence()
         raise CannotError(f"The result cannot be written to stdout: {error.strerror}. Make room "
                           "there, or send it elsewhere.") from error
+
+
+def complain(text: str) -> None:
+    """Write to stderr. One that is closed or full changes no exit code."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def silence() -> None:

@@ -141,7 +141,7 @@ def _extensions(body: ET.Element, report: Report) -> None:
         _cell(one.name, "name", "code"),
         _cell(one.status, f"status {_COLOURS.get(summary.style(report, one), 'soft')}"),
         _cell("" if one.kernels is None else str(one.kernels), "number"),
-        _cell(" ".join((*one.targets, *one.ptx))),
+        _cell(" ".join((*one.targets, *one.ptx)), "targets"),
         _cell(summary.proofs(one, gpus), "proof-words"),
     ) for one in report.extensions))
     _add(body, "h2", "Evidence")

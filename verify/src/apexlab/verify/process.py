@@ -22,6 +22,10 @@ from apexlab.verify.errors import CannotError
 
 _STEP = 1 << 16
 _LONGEST = 16 << 20  # one answer; a watched step of a large model has some thousand kernels
+_LOG_BYTES = 64 << 20  # of what one prints; whoever prints without end may not fill the disk
+_LOG_KEPT = 1 << 12
+_LOOK_SECONDS = 0.5
+_END_SECONDS = 5.0
 
 
 class Task(Protocol):
@@ -52,6 +56,7 @@ class _Process:
         self.reading, writing = _pipe()
         self._rest = b""
         cwd, log = task.folders()
+        self._log = log
         command = [*task.command(), json.dumps({**task.job(), "fd": writing})]
         try:
             with log.open("ab") as output:
@@ -81,18 +86,39 @@ class _Process:
                 answer = json.loads(line)
                 if isinstance(answer, dict):
                     self.task.answered(answer)
-            self._wait_anew()
+                    self._wait_anew()  # nonsense wins no time
         return bool(piece) and len(self._rest) < _LONGEST
+
+    def gone(self) -> bool:
+        """Whether it ended. A process that it started may still hold its end of the pipe."""
+        return self._process.poll() is not None
+
+    def trim(self) -> None:
+        """Keep only the end of what it prints where that got too long. The file is open for
+        appending there, so what comes next follows that end."""
+        with contextlib.suppress(OSError):
+            size = self._log.stat().st_size
+            if size > _LOG_BYTES:
+                with self._log.open("rb+") as log:
+                    log.seek(size - _LOG_KEPT)
+                    end = log.read(_LOG_KEPT)
+                    log.truncate(0)
+                    log.seek(0)
+                    log.write(end)
 
     def end(self, late: bool = False) -> dict[str, Any]:
         """Make sure that it and all that it started are gone; how it ended."""
+        with contextlib.suppress(OSError):  # closed already where Ctrl-C interrupted its end
+            os.close(self.reading)  # whoever writes still is ended by it, and not waited for
         if not late:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=5)
+                self._process.wait(timeout=_END_SECONDS)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        code = self._process.wait()
-        os.close(self.reading)
+        try:
+            code = self._process.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGKILL  # it hangs in the driver of a broken GPU: nobody can end it
         return {"hang": self._limit} if late else {"ended": spelt(code), "code": code}
 
 
@@ -107,8 +133,9 @@ def attend(tasks: Iterable[Task]) -> None:
 
         def finish(process: _Process, late: bool) -> None:
             selector.unregister(process.reading)
-            running.remove(process)
-            if process.task.ended(process.end(late)):
+            how = process.end(late)
+            running.remove(process)  # not before: Ctrl-C may come while its end is waited for
+            if process.task.ended(how):
                 start(process.task)
 
         try:
@@ -116,10 +143,15 @@ def attend(tasks: Iterable[Task]) -> None:
                 start(task)
             while running:
                 first = min(process.deadline for process in running)
-                for key, _ in selector.select(max(0.0, first - time.monotonic())):
-                    if not key.data.read():
-                        finish(key.data, late=False)
+                wait = min(_LOOK_SECONDS, max(0.0, first - time.monotonic()))
+                gone = {process for process in running if process.gone()}
+                ready = {key.data for key, _ in selector.select(wait)}
+                # What is gone and has nothing to read has said all that it had to say.
+                for process in ready | gone:
+                    if process not in ready or not process.read():
+                        finish(process, late=False)
                 for process in list(running):
+                    process.trim()
                     if process.deadline < time.monotonic():
                         finish(process, late=True)
         finally:

@@ -78,7 +78,19 @@ def proofs_of(answer: Answer, registered: Registered, working: frozenset[str],
     failure = _failure(said)
     if failure:
         return (_without(answer, FAILED, failure),)
-    return tuple(_phase(answer, phase, registered, working) for phase in said["phases"])
+    elsewhere = _elsewhere(answer, registered)
+    return tuple(_phase(answer, phase, registered, working, elsewhere) for phase in said["phases"])
+
+
+def _elsewhere(answer: Answer, registered: Registered) -> str:
+    """What was loaded in place of the file that was judged; "" where it is that file. Code of
+    Python has none."""
+    judged = registered.paths.get(answer.call.extension)
+    loaded = answer.said.get("loaded") or []
+    if judged is None or judged in loaded:
+        return ""
+    instead = "not loaded" if len(loaded) != 1 else f"not what was called: that is {loaded[0]}"
+    return f"the file that was judged, {judged}, was {instead}"
 
 
 def _failure(said: Mapping[str, Any]) -> str:
@@ -100,13 +112,15 @@ def _without(answer: Answer, verdict: str, message: str) -> Proof:
 
 
 def _phase(answer: Answer, phase: Mapping[str, Any], registered: Registered,
-           working: frozenset[str]) -> Proof:
+           working: frozenset[str], elsewhere: str) -> Proof:
     call, grade = answer.call, _grade(answer.call)
     kernels = attribute.kernels(call.extension, phase, registered, working)
     numerics = _worst(answer.dtype, phase["errors"])
     verdict = _verdict(grade, kernels, numerics, phase)
     other = next((one["other_dtype"] for one in phase["errors"] if one.get("other_dtype")), None)
     message = f"its result is {other}" if verdict == WRONG and other else ""
+    if verdict == PROVEN and elsewhere:
+        verdict, message = FAILED, elsewhere
     return Proof(
         f"{call.api} {phase['phase']}".strip(), answer.device, grade, _condition(answer),
         kernels or (), numerics, verdict, message)
@@ -123,9 +137,9 @@ def _verdict(grade: str, kernels: tuple[Kernel, ...] | None, numerics: Numerics,
         return RAN_TORCH  # before its dtype is looked at: torch's code may well give another one
     if any(one.get("other_dtype") for one in phase["errors"]):
         return WRONG
-    if grade == "kernel":
-        return PROVEN if own else BLIND
-    return PROVEN if phase["errors"] and phase.get("calls") else FAILED
+    if grade == "kernel" and not own:
+        return BLIND
+    return PROVEN if phase["errors"] and (own or phase.get("calls")) else FAILED
 
 
 def _worst(dtype: str, errors: Iterable[Mapping[str, Any]]) -> Numerics:
@@ -215,18 +229,32 @@ def judge_extension(name: str, seen: Called, rebuild: str) -> Proven:
     """All answers for one extension; `rebuild` is the command for the sentences."""
     if not any(call.extension == name for call in CALLS):
         return Proven((), (finding("no-call-known", name=name),), False)
-    judged = [(answer, proofs_of(answer, seen.registered, seen.working.get(answer.device, NONE)))
-              for answer in seen.answers if answer.call.extension == name]
-    required = [proof for answer, proofs in judged if answer.call.required for proof in proofs]
-    optional = [proof for answer, proofs in judged if not answer.call.required
-                for proof in proofs if proof.verdict != UNSUPPORTED]
-    proofs = (*required, *optional)
-    found = tuple(_findings(name, proofs, seen, rebuild))
-    return Proven(proofs, found, bool(required) and all(p.verdict == PROVEN for p in proofs))
+    pairs = [(answer, proof) for answer in seen.answers if answer.call.extension == name
+             for proof in proofs_of(answer, seen.registered, seen.working.get(answer.device, NONE))
+             if answer.call.required or proof.verdict != UNSUPPORTED]
+    strays = [(answer, proof) for answer, proof in pairs if _is_stray(answer, proof)]
+    rest = [pair for pair in pairs if pair not in strays]
+    proven = all(proof.verdict == PROVEN for _, proof in rest)
+    found = [*_findings(name, [proof for _, proof in rest], seen, rebuild)]
+    if strays and proven:
+        found.append(_stray(name, strays))
+    return Proven(tuple(proof for _, proof in pairs), tuple(found),
+                  proven and any(answer.call.required for answer, _ in rest))
 
 
-def _findings(name: str, proofs: tuple[Proof, ...], seen: Called, rebuild: str,
-              ) -> Iterator[Finding]:
+def _is_stray(answer: Answer, proof: Proof) -> bool:
+    """Whether it went wrong only because another GPU was the current device: most of Apex's
+    modules start their kernels on that one, so it is told, and is no fault of this build."""
+    return bool(answer.current) and proof.verdict in (FAILED, WRONG)
+
+
+def _stray(name: str, strays: list[tuple[Answer, Proof]]) -> Finding:
+    answer, first = strays[0]
+    return finding("wrong-device", call=first.api, device=first.device, current=answer.current,
+                   what=_what(first), more=_more([proof for _, proof in strays]), name=name)
+
+
+def _findings(name: str, proofs: list[Proof], seen: Called, rebuild: str) -> Iterator[Finding]:
     """One finding for each way in which calls went wrong; the first call speaks for the others."""
     if any(proof.verdict == BLIND for proof in proofs):
         why = ("what the instruments see does not agree" if seen.instruments
@@ -234,15 +262,8 @@ def _findings(name: str, proofs: tuple[Proof, ...], seen: Called, rebuild: str,
         yield finding("instrument-blind", name=name, why=why)
     for verdict in (FAILED, WRONG, RAN_TORCH, UNSUPPORTED):
         bad = [proof for proof in proofs if proof.verdict == verdict]
-        if not bad:
-            continue
-        elsewhere = [one for one in bad if "current device" in one.condition]
-        if verdict in (FAILED, WRONG) and len(elsewhere) == len(bad):
-            yield finding("wrong-device", call=bad[0].api, device=bad[0].device,
-                          current=bad[0].condition.rpartition("current device ")[2],
-                          what=_what(bad[0]), more=_more(bad), name=name)
-            continue
-        yield _finding(name, verdict, bad, rebuild)
+        if bad:
+            yield _finding(name, verdict, bad, rebuild)
 
 
 def _finding(name: str, verdict: str, bad: list[Proof], rebuild: str) -> Finding:

@@ -90,6 +90,8 @@ def parse_record(text: str | bytes, where: str) -> Record:
         if len(text) > MAX_BYTES:
             raise ValueError("it is too large to be one")
         data = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError("it is not an object")
         schema = data.pop("schema")
         if schema != SCHEMA:
             later = re.fullmatch(r"apexlab\.record/([2-9]|[1-9]\d{1,3})", str(schema))
@@ -115,7 +117,7 @@ def parse_record(text: str | bytes, where: str) -> Record:
 
 
 def _unreadable(where: str, error: Exception) -> CannotError:
-    what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
     return CannotError(f"The build record {where} cannot be read: {what}. Give the right one "
                        "with --record, or build again.")
 

@@ -169,4 +169,6 @@ def text(report: Report, seconds: float | None, colour: bool | None) -> str:
 def printable(text: str) -> str:
     """The text with its control characters spelt out: names and messages come from the very
     files that are judged, and must not move the cursor or paint over the verdict."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    # At the start of a line, blanks or not, GitHub Actions takes this for a command.
+    return shown.replace(":", r"\x3a", 1) if shown.lstrip().startswith("::") else shown

@@ -6,7 +6,7 @@ The schema is shipped as schema/verify-1.json. Additive changes keep the name.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,7 @@ class Report:
     record: Record | None
     record_path: str | None
     findings: tuple[Finding, ...] = ()
-    extensions: tuple[ExtensionReport, ...] = field(default_factory=tuple)
+    extensions: tuple[ExtensionReport, ...] = ()
     model: ModelReport | None = None
     seconds: float | None = None
 
@@ -192,7 +192,7 @@ class Report:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """A JSON Schema that ships with verify: "verify-1" or "record-1"."""
+    """A JSON Schema that ships with verify: "verify-1", "inspect-1" or "record-1"."""
     place = resources.files("apexlab.verify") / "schema" / f"{Path(name).name}.json"
     loaded: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     return loaded

@@ -123,23 +123,32 @@ class _Worker:
 
     def _give_up(self) -> None:
         """Leave out what would most likely cost one more process."""
-        api = _api(self.last)
-        self.losses[api] += 1
+        kind, bearable = _kind(self.last)
+        self.losses[kind] += 1
         left = list(self.todo)
         for task in left:
-            if self.starts > RESTARTS or (self.losses[api] >= LOSSES and _api(task) == api):
+            if self.starts > RESTARTS or (
+                    self.losses[kind] >= bearable and _kind(task)[0] == kind):
                 self.todo.remove(task)
                 self.todo.appendleft(task)
                 self._keep({"ended": "it was not made, since earlier ones ended the process"})
 
     def _last_words(self) -> str:
-        text = self.folders()[1].read_bytes()[-2000:].decode("utf-8", "replace").strip()
+        with self.folders()[1].open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
+            text = log.read(2000).decode("utf-8", "replace").strip()
         lines = [line for line in text.splitlines() if line.strip()]
         return lines[-1][:300] if lines else ""
 
 
-def _api(task: Mapping[str, Any]) -> str:
-    return CALLS[task["call"]].api if task.get("kind") == "case" else str(task.get("kind"))
+def _kind(task: Mapping[str, Any]) -> tuple[str, int]:
+    """What calls that would end a process for the same reason have in common, and how many
+    processes they may cost: those of one API two, and those of one extension, which starts its
+    kernels on whichever GPU is current, only one."""
+    if task.get("kind") != "case":
+        return str(task.get("kind")), LOSSES
+    call = CALLS[task["call"]]
+    return (call.api, LOSSES) if task["current"] is None else (f"{call.extension} elsewhere", 1)
 
 
 def _spelt(how: Mapping[str, Any]) -> str:
@@ -174,13 +183,13 @@ def _worker(subject: Subject, files: Mapping[str, Found], index: int, folder: Pa
 
 def tasks(files: Iterable[str], index: int, devices: int) -> list[dict[str, Any]]:
     """The work for the GPU `index` of `devices`: every call of the extensions that are there, and
-    where there is another GPU, each once more while that one is the current device."""
+    where there is another GPU, each once more while that one is the current device, at the end,
+    since that may cost processes."""
     there = set(files)
-    passes: list[int | None] = [None] if devices == 1 else [None, (index + 1) % devices]
-    cases = [{"kind": "case", "call": number, "dtype": dtype, "current": current}
-             for current in passes for number, call in enumerate(CALLS)
+    cases = [{"kind": "case", "call": number, "dtype": dtype, "current": None}
+             for number, call in enumerate(CALLS)
              if call.extension in there for dtype in call.dtypes]
     shown = [{"kind": "fallback", "fallback": number} for number, known in enumerate(FALLBACKS)
              if known.extension in there] if index == 0 else []
-    return [*cases, *shown]
-
+    again = [{**case, "current": (index + 1) % devices} for case in cases if devices > 1]
+    return [*cases, *shown, *again]

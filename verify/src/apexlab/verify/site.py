@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from apexlab.verify.found import Found, extension_of, find_files, names_in
+from apexlab.verify.found import Found, closed, extension_of, find_files, names_in
 from apexlab.verify.record import IMAGE_PATH, Record, read_record
 
 RECORD_NAME = "apexlab-record.json"
@@ -23,6 +23,7 @@ RECORD_NAME = "apexlab-record.json"
 _VERSION_LINE = re.compile(r"""^(\w+)\s*(?::[^=\n]*)?=\s*['"]([^'"]*)['"]""", re.MULTILINE)
 _PYTHON_FOLDER = re.compile(r"python(\d+)\.(\d+)(t?)")
 _INFO = re.compile(r"apex-\d[^-]*\.dist-info")
+_PYTHON_FILE = re.compile(r"^(apex/[\w/]+\.py),", re.MULTILINE | re.ASCII)
 # setuptools' editable installs: a module that finds what this table maps to.
 _EDITABLE = re.compile(r"__editable___apex_\w*finder\.py")
 _MAPPED = re.compile(r"""['"]apex['"]\s*:\s*['"]([^'"]+)['"]""")
@@ -59,7 +60,8 @@ class Subject:
 
     `package` is the folder apex/ that is imported, `clone` another one in the current folder,
     `hidden` are others further down the path; `versions` are those that the dist-infos name (more
-    than one: leftovers), `listed` the extensions that the installer wrote down as installed.
+    than one: leftovers), `listed` the extensions that the installer wrote down as installed, and
+    `lost` the Python files of apex that it wrote down and that are gone.
     `paths` is the whole sys.path of the child that imports; `prepend` only goes before its own.
     """
 
@@ -78,6 +80,7 @@ class Subject:
     clone: Path | None = None
     hidden: tuple[Path, ...] = ()
     listed: frozenset[str] = frozenset()
+    lost: tuple[str, ...] = ()
 
     @property
     def source_tree(self) -> Path | None:
@@ -106,14 +109,25 @@ def running_folders() -> tuple[Path, ...]:
                  and os.access(entry, os.R_OK | os.X_OK))
 
 
+def _check_open(name: str, folders: Iterable[Path]) -> None:
+    """Raise CannotError where the package `name` is in a folder that may not be read: then import
+    does not find it, and it is no less there."""
+    for folder in folders:
+        names_in(folder / name)
+
+
 def find_torch(folders: Iterable[Path]) -> Torch | None:
     """The torch that would be imported from `folders`; None if there is none with a version."""
+    folders = tuple(folders)
     package = find_package("torch", folders)
     if package is None:
+        _check_open("torch", folders)
         return None
     file = package / "version.py"
     if not os.path.isfile(file):  # noqa: PTH113 - False, where Path raises for what is unreadable
         return None
+    if not os.access(file, os.R_OK):
+        raise closed(file, "permission denied")
     values = dict(_VERSION_LINE.findall(_text(file)))
     if "__version__" not in values:
         return None
@@ -150,7 +164,7 @@ def same(one: Path, other: Path) -> bool:
     """Whether both are there and the same file or folder."""
     try:
         return one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a null byte
         return False
 
 
@@ -186,7 +200,7 @@ def python_of(folder: Path) -> Python:
             running = here()
             other = running.executable if version == running.version else None
             return Python(version, f"{match[1]}{match[2]}{match[3]}",
-                          its_own if its_own.exists() else other)
+                          its_own if os.path.exists(its_own) else other)  # noqa: PTH110
     return here()
 
 
@@ -206,7 +220,8 @@ def _site(
     versions = tuple(info.name.removeprefix("apex-").removesuffix(".dist-info") for info in infos)
     torch, files = find_torch([*folders, *more_for_torch]), find_files(folders, python.abi, package)
     return Subject("site", label, python, torch, files, package, versions, record, record_path,
-                   paths, prepend, hidden=find_hidden(package, folders), listed=_listed(infos))
+                   paths, prepend, hidden=find_hidden(package, folders), listed=_listed(infos),
+                   lost=tuple(_lost(infos[:1])))
 
 
 def _more_folders(folders: list[Path], paths: tuple[str, ...]) -> Iterator[Path]:
@@ -240,6 +255,14 @@ def _listed(infos: Iterable[Path]) -> frozenset[str]:
     names = (line.split(",")[0].rpartition("/")[2]
              for info in infos for line in _text(info / "RECORD").splitlines())
     return frozenset(filter(None, map(extension_of, names)))
+
+
+def _lost(infos: Iterable[Path]) -> Iterator[str]:
+    """The Python files of apex in pip's list that are gone, also as compiled files."""
+    for info in infos:
+        for name in _PYTHON_FILE.findall(_text(info / "RECORD")):
+            if not any(os.path.lexists(info.parent / f"{name}{end}") for end in ("", "c")):
+                yield name
 
 
 def _is_there(path: Path) -> bool:

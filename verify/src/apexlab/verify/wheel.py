@@ -7,11 +7,14 @@ what is written has an upper bound, whatever the archive says about its sizes.
 from __future__ import annotations
 
 import errno
+import io
+import os
 import re
 import stat
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -25,9 +28,19 @@ from apexlab.verify.scratch import scratch
 
 MAX_MEMBERS = 100_000
 MAX_BYTES = 4 << 30  # a wheel with everything and debug information is about 0.2 GB unpacked
+MAX_DIRECTORY = 16 << 20  # of names, which zipfile reads in at once
 _STEP = 1 << 20
 _TAG = re.compile(r"-cp(\d)(\d+)-(?:cp\d+|abi3)(t?)-([^-]+)\.whl", re.ASCII)
 _PACKAGE = "apex/__init__.py"
+
+
+class _Bounded(io.FileIO):
+    """A file that gives no more at once than a sound directory of names needs."""
+
+    def read(self, size: int | None = -1, /) -> bytes:  # type: ignore[override,unused-ignore]
+        if size is not None and size > MAX_DIRECTORY:
+            raise zipfile.BadZipFile(f"its list of members has {size} bytes")
+        return super().read(size) or b""
 
 
 @contextmanager
@@ -39,7 +52,9 @@ def unpacked(path: Path, record: Record | None = None, record_path: str | None =
     """
     with scratch("wheel") as root:
         try:
-            with zipfile.ZipFile(path) as archive:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+                raise UnreadableError(path, "it is not a regular file")
+            with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
                 names = _checked_names(path, archive)
                 _extract(path, archive, names, root)
                 inside = _record_inside(path, archive, names)
@@ -81,13 +96,17 @@ def _checked_names(path: Path, archive: zipfile.ZipFile) -> list[str]:
     if len(members) > MAX_MEMBERS:
         raise UnreadableError(path, f"it has more than {MAX_MEMBERS} members")
     names = [member.filename for member in members]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UnreadableError(path, f"it holds {twice!r} twice")
+    name, most = Counter(names).most_common(1)[0] if names else ("", 0)
+    if most > 1:
+        raise UnreadableError(path, f"it holds {name!r} twice")
     for member in members:
         parts = PurePosixPath(member.filename).parts
         if member.filename.startswith("/") or ".." in parts or "\\" in member.filename:
             raise UnreadableError(path, f"the member {member.filename!r} points out of the archive")
+        # The others unpack a small piece to a gigabyte in one go.
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UnreadableError(
+                path, f"the member {member.filename!r} is compressed as no wheel is")
     return names
 
 

@@ -56,6 +56,13 @@ def names(files: Iterable[Found]) -> list[str]:
     return [*WRAPPERS, *(f"{_SHIMS}{one.name}" for one in files if one.shim)]
 
 
+def lost(files: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Apex's own modules whose files are gone; import cannot tell this from a ref without them."""
+    for name in WRAPPERS:
+        path = name.replace(".", "/")
+        yield from ((name, file) for file in files if file in (f"{path}/__init__.py", f"{path}.py"))
+
+
 def judged(answers: Mapping[str, Mapping[str, Any]], files: Mapping[str, Found], package: Path,
            state: State, fill: Mapping[str, str]) -> list[Finding]:
     """The findings, each cause once. `fill` has torch and rebuild, for the sentences."""

@@ -17,6 +17,8 @@ Result = TypeVar("Result")
 ONE_STEP, TEN_STEPS = 8.0, 32.0  # the gates, in units of eps(dtype) * max|reference|
 # What a function says of a dtype that it was not compiled for.
 _REFUSALS = ("not implemented for", "expected scalar type")
+# What pybind11 says of arguments that a function was not declared with, and torch of an operator's.
+_OTHER_SIGNATURE = ("incompatible function arguments", "expected at most", "is missing value for")
 
 
 class Unsupported(Exception):
@@ -65,7 +67,13 @@ class Case:
             raise Unsupported(f"{extension} has no {name}") from error
 
         def counted(*arguments: Any) -> Any:
-            result = original(*arguments)
+            try:
+                result = original(*arguments)
+            except (TypeError, RuntimeError) as error:
+                if any(sign in str(error) for sign in _OTHER_SIGNATURE):
+                    raise Unsupported(
+                        f"{name} of this {extension} takes other arguments") from error
+                raise
             self._calls += 1
             return result
 
@@ -92,6 +100,12 @@ class Case:
             if refusable and any(sign in str(error) for sign in _REFUSALS):
                 raise Unsupported(str(error).splitlines()[0]) from error
             raise
+
+    def multiplies(self) -> None:
+        """Said before a call that has cuBLAS multiply matrices: before 8.0 it knows no BF16."""
+        if self.dtype_name == "bf16" and self.device.type == "cuda" and (
+                self.torch.cuda.get_device_capability(self.device) < (8, 0)):
+            raise Unsupported("this GPU multiplies no BF16 matrices")
 
     # --- inputs -----------------------------------------------------------------------------------
 
@@ -172,5 +186,8 @@ class Case:
         return error if math.isfinite(error) else None
 
     def _wait(self) -> None:
+        """Until both GPUs are idle, the tensors' and the current one: a function that goes wrong
+        starts its kernels there."""
         if self.device.type != "cpu":
             self.torch.cuda.synchronize(self.device)
+            self.torch.cuda.synchronize()

@@ -81,6 +81,7 @@ def rotary(case: Case, *, refusable: bool = False) -> None:
 
 
 def dense(case: Case, *, refusable: bool = False) -> None:
+    case.multiplies()
     function = case.function("fused_dense_cuda", "linear_bias_forward")
     x, weight = case.whole(ROWS, IN, low=1, high=3), case.whole(OUT, IN, low=1, high=3)
     bias = case.whole(OUT, low=-9, high=9)
@@ -91,8 +92,10 @@ def dense(case: Case, *, refusable: bool = False) -> None:
 
 
 def mlp(case: Case, *, refusable: bool = False) -> None:
-    """Two layers with bias and ReLU. The second has no negative number in it, so that it makes no
-    difference whether ReLU follows it as well. All values are exact in FP16."""
+    """Two layers with bias and ReLU, which kernels of its own add: without an activation cuBLAS
+    adds the bias as well, and none of them runs. The second layer has no negative number in it, so
+    that it makes no difference whether ReLU follows it. All values are exact in FP16."""
+    case.multiplies()
     function = case.function("mlp_cuda", "forward")
     x, first = case.whole(ROWS, IN, low=-1, high=1), case.whole(OUT, IN, low=-1, high=1)
     second = case.whole(ROWS, OUT, low=0, high=1)
@@ -106,6 +109,7 @@ def mlp(case: Case, *, refusable: bool = False) -> None:
 
 def weight_gradient(case: Case, *, refusable: bool = False) -> None:
     """Adds dy' x to an FP32 gradient, in place."""
+    case.multiplies()
     function = case.function("fused_weight_gradient_mlp_cuda", "wgrad_gemm_accum_fp32")
     x, dy = case.whole(ROWS, IN, low=1, high=3), case.whole(ROWS, OUT, low=1, high=3)
     gradient = case.whole(OUT, IN, low=-9, high=9, dtype=case.torch.float32)

@@ -32,12 +32,26 @@ class Bench:
     instruments: Any
 
     def usable(self) -> bool:
-        """Whether the GPU's context still works: some errors leave it broken for good."""
+        """Whether the GPUs' contexts still work: some errors leave one broken for good."""
         try:
-            self.torch.cuda.synchronize(self.device)
+            for index in {self.device.index, *self.others}:
+                self.torch.cuda.synchronize(index)
         except Exception:
             return False
         return True
+
+    @property
+    def others(self) -> set[int]:
+        """The other GPUs that are the current device for some calls."""
+        return {task["current"] for task in self.job["tasks"] if task.get("current") is not None}
+
+    def loaded(self, extension: str) -> list[str]:
+        """The files that the extension may have come from in this process."""
+        if self.job["layouts"].get(extension) == "library":
+            files = list(self.torch.ops.loaded_libraries)
+        else:
+            files = [getattr(sys.modules.get(extension), "__file__", None)]
+        return [os.path.realpath(file) for file in files if file]
 
 
 def main(job: dict[str, Any]) -> None:
@@ -109,7 +123,8 @@ def case(bench: Bench, task: dict[str, Any]) -> dict[str, Any]:
     call = CALLS[task["call"]]
     current = task["current"]
     with bench.torch.cuda.device(bench.device.index if current is None else current):
-        return called(bench, call.function, task["dtype"], task["call"], call.options)
+        answer = called(bench, call.function, task["dtype"], task["call"], call.options)
+    return {**answer, "loaded": bench.loaded(call.extension)}
 
 
 def fallback(bench: Bench, task: dict[str, Any]) -> dict[str, Any]:
