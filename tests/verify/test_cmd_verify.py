@@ -45,7 +45,7 @@ def test_static_and_load_end_with_0(sound, required):
 
 @pytest.fixture
 def no_gpu():
-    if check.visible_devices():
+    if device.look().devices:
         pytest.skip("this machine has a GPU")
 
 
@@ -211,7 +211,8 @@ def test_problems_win_over_what_could_not_be_checked(causes, allow, verdict, cod
 
 
 def test_a_gpu_that_torch_cannot_use_leaves_everything_unproven(sound, monkeypatch):
-    monkeypatch.setattr(check, "visible_devices", lambda: (Device("NVIDIA H200", "9.0"),))
+    seen = device.Visible((Device("NVIDIA H200", "9.0"),))
+    monkeypatch.setattr(check, "look", lambda: seen)
     monkeypatch.setattr(check, "driver_version", lambda: "550.90.07")
     report = check.check(site.folder_site(sound), check.Options(level="run", require=NAMES,
                                                                 allow_no_gpu=True))
@@ -222,7 +223,7 @@ def test_a_gpu_that_torch_cannot_use_leaves_everything_unproven(sound, monkeypat
 
 
 def test_a_visible_gpu_without_code_for_it_is_a_problem_at_every_level(sound, monkeypatch):
-    monkeypatch.setattr(check, "visible_devices", lambda: (Device("Tesla T4", "7.5"),))
+    monkeypatch.setattr(check, "look", lambda: device.Visible((Device("Tesla T4", "7.5"),)))
     report = check.check(site.folder_site(sound), check.Options(require=NAMES))
     assert [one.code for one in report.errors] == ["no-kernel-image"]
     assert "Tesla T4 (7.5)" in report.errors[0].message
@@ -254,7 +255,7 @@ def test_why_no_gpu_is_visible_is_said(maker, tmp_path, init, count, said):
     (tmp_path / "node").touch()
     code = ("from pathlib import Path; from apexlab.verify import device; "
             f"device._NODES = (Path({str(tmp_path / 'node')!r}),); "
-            "print(device.why_none(), '|', device.is_unusable(), *device.visible_devices())")
+            "seen = device.look(); print(seen.why_none, '|', seen.fails, *seen.devices)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path),
                                "CUDA_VISIBLE_DEVICES": "7"})
@@ -267,9 +268,9 @@ def test_why_no_gpu_is_visible_is_said(maker, tmp_path, init, count, said):
 
 def test_no_driver_and_a_driver_without_its_library_are_told_apart(tmp_path, monkeypatch, no_gpu):
     monkeypatch.setattr(device, "_NODES", (tmp_path / "nvidiactl",))
-    assert device.why_none() == f"there is no {tmp_path / 'nvidiactl'}"
+    assert device.look().why_none == f"there is no {tmp_path / 'nvidiactl'}"
     (tmp_path / "nvidiactl").touch()
-    assert device.why_none().endswith("the driver's library libcuda.so.1 is not")
+    assert device.look().why_none.endswith("the driver's library libcuda.so.1 is not")
 
 
 def test_an_unknown_code_is_refused():

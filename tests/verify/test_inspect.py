@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apexlab.verify import anatomy, binary, decompress, kernels
+from apexlab.verify import anatomy, binary, decompress, demangle, kernels
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.fatbin import LZ4, ZSTD
 from apexlab.verify.main import run
@@ -343,7 +343,7 @@ def test_the_systems_lz4_and_ours_take_the_same_blocks(data, size):
 
 def test_names_are_readable_as_cxxfilt_has_them():
     names = ["_Z6kernelPf", "_ZN2at6native12_GLOBAL__N_1L1fEv", "_Z", "f", "i", "plain", "_Zx", ""]
-    readable = kernels.demangled(names)
+    readable = demangle.demangled(names)
     assert readable["_Z6kernelPf"] == "kernel(float*)"
     assert readable["_ZN2at6native12_GLOBAL__N_1L1fEv"] == "at::native::(anonymous namespace)::f()"
     assert all(readable[name] == name for name in ("_Z", "f", "i", "plain", "_Zx", ""))
@@ -367,7 +367,7 @@ def back_reference(number: int) -> str:
 
 def test_a_name_that_would_fill_the_memory_stays_as_it_is():
     names = ["_Z1av", bomb(), "_Z1bv", bomb(61), "_Z1cv"]
-    readable = kernels.demangled(names)
+    readable = demangle.demangled(names)
     assert [readable[name] for name in names] == ["a()", names[1], "b()", names[3], "c()"]
 
 
@@ -379,6 +379,6 @@ def test_an_undefined_symbol_of_that_kind_is_named_as_it_is(maker, folder):
 
 
 def test_demangling_leaves_no_child_behind():
-    kernels.demangled(["_Z1av"])
+    demangle.demangled(["_Z1av"])
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from apexlab.verify import interposer, kernels
+from apexlab.verify import demangle, interposer
 from apexlab.verify.prove import instruments
 
 PROVE = Path(instruments.__file__).parent
@@ -167,7 +167,7 @@ def test_a_torch_that_cannot_profile_a_gpu_is_not_asked_to():
     "_Z4normIfEvPT_", "_ZN2at6native12_GLOBAL__N_14backEPf", "plain_c", "i", "_Znonsense",
     "_ZN34_GLOBAL__N__ae09044f_4_t_cu_plainc6hiddenEPf", "_Z" + "1k" * 600])
 def test_both_instruments_and_the_binaries_spell_a_name_alike(name):
-    assert instruments.readable(name) == kernels.demangled([name])[name]
+    assert instruments.readable(name) == demangle.demangled([name])[name]
 
 
 def test_it_runs_in_a_python_that_has_nothing_of_apexlab():

@@ -9,6 +9,7 @@ import pytest
 from apexlab.verify import proofs
 from apexlab.verify import site as sites
 from apexlab.verify.attribute import Registered
+from apexlab.verify.device import Visible
 from apexlab.verify.examine import Demand, examine
 from apexlab.verify.expectations import expectations
 from apexlab.verify.findings import finding
@@ -119,8 +120,8 @@ def test_without_a_gpu_it_is_incomplete_and_may_be_forgiven(judged):
 
 
 def test_a_driver_that_fails_is_not_the_lack_of_a_gpu(judged):
-    failing = Request(RUN, allow_no_gpu=True, no_gpu="the driver answers with error 803",
-                      gpu_fails=True)
+    failing = Request(RUN, allow_no_gpu=True,
+                      visible=Visible(why_none="the driver answers with error 803", fails=True))
     report = judged(None, replace(GPU, devices=()), failing)
     assert (report.exit_code, codes(report)) == (4, {"gpu-unusable"})
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.verify import kernels, registered
+from apexlab.verify import demangle, kernels, registered
 from apexlab.verify.found import LIBRARY, MODULE, PYTHON, Found
 
 ADAM, NORM, ADD = "_Z4adamPf", "_Z4normIfEvPT_", "_ZN2at3addEPf"
@@ -98,7 +98,7 @@ def test_the_names_of_the_real_torch_hold_those_of_its_machine_code(cuda_env):
     exact = kernels.names(lib / "libtorch_cuda_linalg.so")
     assert len(exact) > 1000
     assert {name for name in exact if name.startswith("_Z")} <= names
-    readable = set(kernels.demangled(names).values())
+    readable = set(demangle.demangled(names).values())
     assert any(name.startswith("void at::native::vectorized_elementwise_kernel<")
                for name in readable)
     assert any("vectorized_layer_norm_kernel<" in name for name in readable)

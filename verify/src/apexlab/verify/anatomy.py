@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from apexlab.verify import binary, elf, kernels, versions
+from apexlab.verify import binary, demangle, elf, kernels, versions
 from apexlab.verify.arch import parse_target
 from apexlab.verify.elf import Elf, Names
 from apexlab.verify.errors import UnreadableError
@@ -141,7 +141,7 @@ def _file(one: Anatomy) -> dict[str, Any]:
     found = {**asdict(one), "path": str(one.path)}
     if one.kernels is None:
         return {**found, "kernels": None}
-    readable = kernels.demangled(name for each in one.kernels for name in each.names)
+    readable = demangle.demangled(name for each in one.kernels for name in each.names)
     # Without all names there are none: a list that lacks some would be taken for the whole.
     return {**found, "kernels": [
         {"target": each.target, "why": each.why, "names": None if each.why else [

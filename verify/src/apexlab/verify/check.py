@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from apexlab.verify import load, proofs, site
 from apexlab.verify.arch import Arch, parse_archs
-from apexlab.verify.device import driver_version, is_unusable, visible_devices, why_none
+from apexlab.verify.device import Visible, driver_version, look
 from apexlab.verify.examine import Coverage, Demand, Seen, examine
 from apexlab.verify.expectations import expectations
 from apexlab.verify.findings import finding
@@ -39,7 +39,8 @@ class Options:
 def check(subject: Subject, options: Options) -> Report:
     """Check `subject` as far as `options` says."""
     # A wheel's gate judges what the build was asked for; the build machine's GPU is no matter.
-    devices = visible_devices() if subject.kind == "site" or options.level == RUN else ()
+    visible = look() if subject.kind == "site" or options.level == RUN else Visible()
+    devices = visible.devices
     wanted = expectations(subject.record, options.require)
     seen = examine(subject, wanted, _demand(subject, options, devices))
     blocked, loaded = None, None
@@ -57,8 +58,7 @@ def check(subject: Subject, options: Options) -> Report:
     return judge(subject, wanted, seen, loaded, called, environment,
                  Request(options.level, options.allow_no_gpu, blocked,
                          constrained=bool(os.environ.get("PIP_CONSTRAINT")),
-                         no_gpu=why_none() if options.level == RUN else "",
-                         gpu_fails=options.level == RUN and is_unusable()))
+                         visible=visible))
 
 
 def _load(subject: Subject, seen: Iterable[Seen], options: Options) -> load.Loaded | None:

@@ -69,14 +69,18 @@ def _deliver(report: Report, as_json: bool, colour: bool | None, junit: Path | N
     written keeps no other back, and no verdict either."""
     from apexlab.verify import output, render
 
-    text = report.to_json() if as_json else render.text(report, None, colour)
+    def to_stdout() -> None:
+        output.write(report.to_json() if as_json else render.text(report, None, colour))
+
+    ways = [to_stdout]
+    if html is not None:
+        ways.insert(0, lambda: output.write_file(html, _page(report)))
+    if junit is not None:
+        ways.insert(0, lambda: output.write_file(junit, _junit(report)))
     failed: list[ApexlabError] = []
-    for path, form in ((junit, _junit), (html, _page), (None, None)):
+    for deliver in ways:
         try:
-            if form is None:
-                output.write(text)
-            elif path is not None:
-                output.write_file(path, form(report))
+            deliver()
         except ApexlabError as error:
             failed.append(error)
     if os.environ.get("GITHUB_ACTIONS") == "true":

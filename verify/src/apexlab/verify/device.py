@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from apexlab.verify.report import Device
@@ -25,39 +26,36 @@ def has_driver() -> bool:
     return any(node.exists() for node in _NODES)
 
 
-def visible_devices() -> tuple[Device, ...]:
-    """The GPUs that a CUDA program would see here; CUDA_VISIBLE_DEVICES counts. Empty for none."""
-    return _look()[0]
+@dataclass(frozen=True)
+class Visible:
+    """The GPUs that a CUDA program would see here (CUDA_VISIBLE_DEVICES counts), `why_none` in
+    words where there is none, and `fails` where that is because the driver fails, which is another
+    thing than that there is no GPU."""
+
+    devices: tuple[Device, ...] = ()
+    why_none: str = ""
+    fails: bool = False
 
 
-def why_none() -> str:
-    """Why no GPU is visible, in words; "" where one is."""
-    return _look()[1]
-
-
-def is_unusable() -> bool:
-    """Whether there is a driver that fails, which is another thing than that there is no GPU."""
-    return _look()[2] not in (0, _NO_DEVICE)
-
-
-def _look() -> tuple[tuple[Device, ...], str, int]:
-    """The visible GPUs, why there is none, and the driver's error (0 without one): "cannot be
-    asked" is not "not there"."""
+def look() -> Visible:
+    """Ask the driver; "cannot be asked" is not "not there"."""
     if not has_driver():
-        return (), f"there is no {_NODES[0]}", 0
+        return Visible(why_none=f"there is no {_NODES[0]}")
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return (), f"{_NODES[0]} is there, but the driver's library libcuda.so.1 is not", 0
+        return Visible(
+            why_none=f"{_NODES[0]} is there, but the driver's library libcuda.so.1 is not")
     count = ctypes.c_int()
     error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
     if error:
-        return (), f"the driver answers with error {error}{_KNOWN_ERRORS.get(error, '')}", error
+        said = f"the driver answers with error {error}{_KNOWN_ERRORS.get(error, '')}"
+        return Visible(why_none=said, fails=error != _NO_DEVICE)
     if not count.value:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         chosen = "" if hidden is None else f" with CUDA_VISIBLE_DEVICES={hidden!r}"
-        return (), f"the driver shows none{chosen}", 0
-    return tuple(_device(cuda, index) for index in range(count.value)), "", 0
+        return Visible(why_none=f"the driver shows none{chosen}")
+    return Visible(tuple(_device(cuda, index) for index in range(count.value)))
 
 
 def _device(cuda: ctypes.CDLL, index: int) -> Device:

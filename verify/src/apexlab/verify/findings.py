@@ -269,6 +269,15 @@ LOADER_DECIDES = frozenset({
 })
 # What ends or stops a process that imports the extension, whoever does: Apex's Python side, too.
 VIOLENT = frozenset({"crash", "exit", "hang", "wrong-file"})
+# What CUDA and torch say at load and in a call, and the finding that it means.
+CUDA_SAYS = (
+    ("no kernel image is available", "no-kernel-image-run"),
+    ("compiled with an unsupported toolchain", "ptx-toolchain"),
+    ("driver version is insufficient", "driver-too-old"),
+    ("NVIDIA driver on your system is too old", "driver-too-old"),
+    ("out of memory", "gpu-busy"),
+    ("devices are busy or unavailable", "gpu-busy"),
+)
 # What the file tells, and what a call says of the same cause.
 SAID_BY_CALL = {"no-kernel-image": "no-kernel-image-run"}
 # Files that are not imported: the reading of them already said that it cannot work.

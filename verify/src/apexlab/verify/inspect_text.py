@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from apexlab.verify import kernels
+from apexlab.verify import demangle
 from apexlab.verify.anatomy import CPP, STABLE, Anatomy, Code
 from apexlab.verify.render import printable
 
@@ -68,7 +68,7 @@ def _kernels(one: Anatomy) -> Iterator[str]:
         groups.setdefault((each.names, each.why), []).append(each.target)
     if not groups:
         yield f"  {'kernels':{_LABEL}}none"
-    readable = kernels.demangled(name for names, _ in groups for name in names)
+    readable = demangle.demangled(name for names, _ in groups for name in names)
     for (names, why), targets in groups.items():
         counted = f"at least {len(names)}: {why}" if why else str(len(names))
         yield f"  {'kernels':{_LABEL}}{' '.join(targets)}: {printable(counted)}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from apexlab.verify import errors, extensions, findings, wrappers
+from apexlab.verify.device import Visible
 from apexlab.verify.examine import Seen, rebuild_line, spell
 from apexlab.verify.expectations import Expectations
 from apexlab.verify.findings import finding
@@ -38,15 +39,14 @@ _NOTHING_THERE = {"python-only", "apex-missing", "wrong-package"}
 @dataclass(frozen=True)
 class Request:
     """What was asked: the level, and whether to be content without a GPU; `blocked` says why
-    nothing could be imported here; `constrained` that pip is kept from replacing torch; `no_gpu`
-    why no GPU is visible, and `gpu_fails` that this is the driver's failure."""
+    nothing could be imported here; `constrained` that pip is kept from replacing torch; `visible`
+    what the driver shows."""
 
     level: str
     allow_no_gpu: bool = False
     blocked: Finding | None = None
     constrained: bool = False
-    no_gpu: str = ""
-    gpu_fails: bool = False
+    visible: Visible = field(default_factory=Visible)
 
 
 def judge(
@@ -316,10 +316,10 @@ def _above_load(environment: Environment, reports: Iterable[ExtensionReport],
                 ) -> Iterator[Finding]:
     """What stands between the level `load` and a proof."""
     unchecked = any(one.severity == INCOMPLETE for one in causes)
-    if request.gpu_fails:
-        yield finding("gpu-unusable", device="any GPU", error=request.no_gpu)
+    if request.visible.fails:
+        yield finding("gpu-unusable", device="any GPU", error=request.visible.why_none)
     elif not environment.devices:
-        yield finding("no-gpu", why=request.no_gpu,
+        yield finding("no-gpu", why=request.visible.why_none,
                       so_far="not fully checked (see above)" if unchecked else "ok")
     elif called is not None:
         for device, error in called.failed.items():

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from apexlab.verify import arch, cubin, demangle, elf
+from apexlab.verify import arch, cubin, elf
 from apexlab.verify.decompress import CannotUnpack, payload
 from apexlab.verify.elf import Elf
 from apexlab.verify.errors import UnreadableError
@@ -57,11 +57,6 @@ def host_names(path: Path) -> frozenset[str]:
         if not any(section.name == SECTION for section in opened.sections):
             return frozenset()
         return _host_names(opened)
-
-
-def demangled(mangled: Iterable[str]) -> dict[str, str]:
-    """The readable form of each name, as profilers show it; the name itself where there is none."""
-    return demangle.demangled(mangled)
 
 
 def count(fatbins: Iterable[Fatbin]) -> int | None:

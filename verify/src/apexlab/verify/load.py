@@ -18,7 +18,7 @@ from apexlab.verify import device, examine, process, versions, wrappers
 from apexlab.verify.binary import TORCH_SYMBOL
 from apexlab.verify.demangle import readable
 from apexlab.verify.errors import UnreadableError
-from apexlab.verify.findings import LOST_LATER, finding
+from apexlab.verify.findings import CUDA_SAYS, LOST_LATER, finding
 from apexlab.verify.found import Found
 from apexlab.verify.process import spelt
 from apexlab.verify.report import Finding
@@ -52,9 +52,7 @@ _PATTERNS = tuple(_Pattern(re.compile(text), code) for text, code in (
     (r"undefined symbol: (\S+?)(?:[,\s]|$)", "undefined-symbol"),
     (r"version [`'](GLIBC_\S+?)' not found", "glibc-too-old"),
     (r"version [`']((?:GLIBCXX|CXXABI)_\S+?)' not found", "libstdcxx-too-old"),
-    (r"no kernel image is available", "no-kernel-image-run"),
-    (r"PTX was compiled with an unsupported toolchain", "ptx-toolchain"),
-    (r"driver version is insufficient|NVIDIA driver on your system is too old", "driver-too-old"),
+    *((re.escape(said), code) for said, code in CUDA_SAYS),
     (r"Cannot re-initialize CUDA in forked subprocess", "fork-after-cuda"),
     (r"cannot enable executable stack", "exec-stack"),
     (r"does not define module export function", "not-a-module"),
@@ -128,9 +126,8 @@ def _torch_error(subject: Subject, answer: dict[str, Any] | None, end: Mapping[s
                  output: str) -> Finding | None:
     if answer is None:
         last = output.splitlines()[-1] if output else ""
-        how = ("its import did not come back and was stopped" if "hang" in end
-               else f"its import ended the process ({end['ended']})")
-        return finding("torch-broken", error=f"{how}. {last}".strip())
+        return finding("torch-broken",
+                       error=f"its import {process.how_it_ended(end)}. {last}".strip())
     if not answer.get("ok"):
         return finding("torch-broken", error=f"{answer['kinds'][0]}: {answer['text']}")
     judged, other = subject.torch, Path(answer["file"]).parent

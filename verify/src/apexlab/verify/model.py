@@ -9,6 +9,7 @@ from typing import Any
 from apexlab.verify import attribute, extensions
 from apexlab.verify.attribute import Registered
 from apexlab.verify.findings import finding
+from apexlab.verify.process import how_it_ended
 from apexlab.verify.report import Finding, ModelReport, StepKernel, Used
 
 # Which extension a class of Apex needs, by the start of its full name; the first that fits. Other
@@ -136,9 +137,7 @@ def _failure(answer: Mapping[str, Any]) -> str:
         # The child's own sentence needs no class before it.
         kind = "" if error["kinds"][0] == "FactoryError" else f"{error['kinds'][0]}: "
         return " ".join(f"{kind}{error['text']}".split()).rstrip(".")
-    if "hang" in answer:
-        return f"a step did not come back and was stopped after {answer['hang']:g} seconds"
-    return f"the process ended ({answer['ended']})" if "ended" in answer else ""
+    return f"it {how_it_ended(answer)}" if "hang" in answer or "ended" in answer else ""
 
 
 def _classes(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

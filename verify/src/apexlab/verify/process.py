@@ -169,6 +169,15 @@ def _pipe() -> tuple[int, int]:
     return moved[0], moved[1]
 
 
+def how_it_ended(end: Mapping[str, Any]) -> str:
+    """What became of a process, for a sentence: {"hang": seconds}, or {"ended": exit code or
+    text}."""
+    if "hang" in end:
+        return f"did not come back and was stopped after {end['hang']:g} seconds"
+    ended = end["ended"]
+    return f"ended the process ({spelt(ended) if isinstance(ended, int) else ended})"
+
+
 def spelt(code: int) -> str:
     """An exit code in words: "SIGSEGV" or "exit status 3"."""
     try:

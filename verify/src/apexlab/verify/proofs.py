@@ -12,7 +12,8 @@ from typing import Any
 
 from apexlab.verify import attribute, extensions
 from apexlab.verify.attribute import Registered
-from apexlab.verify.findings import finding
+from apexlab.verify.findings import CUDA_SAYS, finding
+from apexlab.verify.process import how_it_ended
 from apexlab.verify.prove.table import CALLS, FALLBACKS, Call, Fallback
 from apexlab.verify.report import (
     BLIND,
@@ -29,17 +30,6 @@ from apexlab.verify.report import (
 
 LIMIT = 8.0
 NONE: frozenset[str] = frozenset()
-
-# Texts of CUDA and torch that say more than "the call failed", and the finding that they mean.
-_PATTERNS = (
-    ("no kernel image is available", "no-kernel-image-run"),
-    ("unsupported toolchain", "ptx-toolchain"),
-    ("driver version is insufficient", "driver-too-old"),
-    ("driver on your system is too old", "driver-too-old"),
-    ("Found no NVIDIA driver", "driver-too-old"),
-    ("out of memory", "gpu-busy"),
-    ("devices are busy or unavailable", "gpu-busy"),
-)
 
 
 @dataclass
@@ -98,10 +88,8 @@ def _failure(said: Mapping[str, Any]) -> str:
         # CUDA adds paragraphs of advice to its first line.
         text = said["error"]["text"].strip().partition("\n")[0]
         return f"{said['error']['kinds'][0]}: {text}".rstrip(": ")
-    if "hang" in said:
-        return f"it did not come back and was stopped after {said['hang']:g} seconds"
-    if "ended" in said:
-        return f"it ended the process ({said['ended']})"
+    if "hang" in said or "ended" in said:
+        return f"it {how_it_ended(said)}"
     return "" if said.get("phases") else "it recorded nothing"
 
 
@@ -272,7 +260,7 @@ def _finding(name: str, verdict: str, bad: list[Proof], rebuild: str) -> Finding
     values = {"rebuild": rebuild, "name": name, "device": first.device, "more": _more(bad),
               "call": f"{first.api} in {first.numerics.dtype}{how}", "what": _what(first)}
     if verdict == FAILED:
-        code = next((code for text, code in _PATTERNS if text in first.message), "call-failed")
+        code = next((code for text, code in CUDA_SAYS if text in first.message), "call-failed")
         return finding(code, **values)
     if verdict == WRONG:
         return finding("wrong-numbers", **values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from apexlab.verify import kernels
+from apexlab.verify import demangle, kernels
 from apexlab.verify.attribute import Registered
 from apexlab.verify.binary import read_binary
 from apexlab.verify.errors import UnreadableError
@@ -30,7 +30,7 @@ def read(files: Mapping[str, Found], torch_lib: Path) -> Registered:
         except UnreadableError:
             continue
     own = torch_names(torch_lib)
-    readable = kernels.demangled({*own, *(name for names in mangled.values() for name in names)})
+    readable = demangle.demangled({*own, *(name for names in mangled.values() for name in names)})
     return Registered(
         names={name: frozenset(readable[one] for one in names) for name, names in mangled.items()},
         paths={name: str(path.resolve()) for name, path in binaries.items()},

@@ -112,7 +112,8 @@ class _Worker:
         if not self.todo:
             return False
         if not self.ready:
-            self.result.failed = f"{_spelt(how)} before the first call. {self._last_words()}"
+            self.result.failed = (f"making the GPU ready {process.how_it_ended(how)}. "
+                                  f"{self._last_words()}")
             self.todo.clear()
             return False
         # After an answer it may ask for a new process; any other end is the next call's doing.
@@ -149,11 +150,6 @@ def _kind(task: Mapping[str, Any]) -> tuple[str, int]:
         return str(task.get("kind")), LOSSES
     call = CALLS[task["call"]]
     return (call.api, LOSSES) if task["current"] is None else (f"{call.extension} elsewhere", 1)
-
-
-def _spelt(how: Mapping[str, Any]) -> str:
-    return (f"the process did not answer for {how['hang']:g} seconds" if "hang" in how
-            else f"the process ended with {how['ended']}")
 
 
 def run(subject: Subject, files: Mapping[str, Found], devices: int, factory: str | None = None,

@@ -14,7 +14,7 @@ from typing import Any
 
 from apexlab.verify.findings import finding
 from apexlab.verify.found import LIBRARY, Found
-from apexlab.verify.process import spelt
+from apexlab.verify.process import how_it_ended
 from apexlab.verify.report import Finding
 from apexlab.verify.site import same
 
@@ -139,12 +139,10 @@ def _explained(extension: str, text: str, answer: Mapping[str, Any], state: Stat
 
 
 def _how(answer: Mapping[str, Any], text: str) -> str:
-    if "hang" in answer:
-        return f"it does not come back and was stopped after {answer['hang']:g} seconds"
-    if "ended" in answer:
+    if "hang" in answer or "ended" in answer:
         last = str(answer.get("output") or "").strip().splitlines()
-        said = f". It said: {last[-1][:300]}" if last else ""
-        return f"it ends the process ({spelt(answer['ended'])}){said}"
+        said = f". It said: {last[-1][:300]}" if last and "ended" in answer else ""
+        return f"it {how_it_ended(answer)}{said}"
     kinds = answer.get("kinds") or ["an error"]
     return f"{kinds[0]}: {_short(text)}"
 
