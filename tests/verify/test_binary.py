@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from apexlab.verify.binary import cxx_abi, read_binary
+from apexlab.verify.binary import cxx_abi, is_torchs, read_binary
 from apexlab.verify.errors import UnreadableError
 
 
@@ -272,3 +272,13 @@ def test_fewer_fatbins_than_the_host_registers_are_said(maker, folder):
 
 def test_a_fatbin_section_of_zeros_is_not_taken_for_no_code(maker, folder):
     assert "0 were found" in refused(maker.extension(folder, "amp_C", code=bytes(4096)))
+
+
+@pytest.mark.parametrize(("symbol", "torchs"), [
+    ("_ZN3c105ErrorE", True), ("_ZNK2at6Tensor4sizeEv", True), ("_ZTIN3c105ErrorE", True),
+    ("aoti_torch_empty", True), ("torch_call_dispatcher", True), ("_ZN4apex3runEv", False),
+    ("cublasGemmEx", False), ("_ZN6torchy3runEv", False),
+])
+def test_whose_a_missing_symbol_is_decides_what_is_said(symbol, torchs):
+    # Another torch, or a source file that was left out.
+    assert is_torchs(symbol) == torchs

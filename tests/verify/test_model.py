@@ -155,7 +155,8 @@ def test_a_needed_extension_that_is_blind_is_said_to_be_so():
 @pytest.mark.parametrize(("said", "part"), [
     ({"error": {"kinds": ["FactoryError", "Exception"], "text": "a has no b.\n"}}, ": a has no b."),
     ({"error": {"kinds": ["RuntimeError"], "text": "odd"}}, "RuntimeError: odd."),
-    ({"hang": 60.0}, "stopped after 60 seconds."), ({"ended": "SIGSEGV"}, "it ended the process (SIGSEGV)."),
+    ({"hang": 60.0}, "stopped after 60 seconds."),
+    ({"ended": "SIGSEGV"}, "it ended the process (SIGSEGV)."),
 ])
 def test_a_model_that_could_not_be_looked_at_is_broken(said, part):
     found, = model_findings(said, REGISTERED, BOTH, "train:factory")

@@ -24,8 +24,6 @@ KINDS = {SASS: "sass", PTX: "ptx", LTO_IR: "lto-ir"}
 
 # How a library calls torch: C++ names of torch's own namespaces, or its stable C functions.
 CPP, STABLE, NONE = "c++", "stable", "none"
-_TORCH_CPP = re.compile(r"_Z(T[ISVT])?N[KVRO]*(3c10|2at|5torch|6caffe2)")
-_TORCH_STABLE = re.compile(r"(aoti_torch|torch)_[a-z]")
 # Libraries whose major version is CUDA's own: the runtime may be linked in, and name no version.
 _CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(\d{1,4})")
 # Device code that is not CUDA's, by the names of its sections.
@@ -93,11 +91,11 @@ def torch_link(opened: Elf) -> tuple[str, str]:
         if section or not at:
             continue
         name = names.at(strings, at)
-        if _TORCH_CPP.match(name):
+        if binary.TORCH_CPP.match(name):
             link = CPP
             if (abi := binary.cxx_abi([name])) != "unknown":
                 return CPP, abi  # the rest, which may be a million names, adds nothing
-        elif link == NONE and _TORCH_STABLE.match(name):
+        elif link == NONE and binary.TORCH_STABLE.match(name):
             link = STABLE
     return link, "unknown"
 

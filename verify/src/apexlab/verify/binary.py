@@ -21,8 +21,10 @@ _WEAK = 2
 _LARGEST = 4 << 30  # of a file that is hashed: one full of holes may claim any size
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,4})")
 
-# Names of functions that torch owns; how they spell std::string tells the C++ ABI.
-TORCH_SYMBOL = re.compile(r"_ZN[KVR]*(3c10|2at|5torch|6caffe2)|aoti_torch_")
+# Names that torch owns: of its C++ functions, type informations and tables, and of its stable C
+# interface. How the C++ ones spell std::string tells the C++ ABI.
+TORCH_CPP = re.compile(r"_Z(T[ISVT])?N[KVRO]*(3c10|2at|5torch|6caffe2)")
+TORCH_STABLE = re.compile(r"(aoti_torch|torch)_[a-z]")
 _NEW_STRING = re.compile(r"__cxx11")
 _OLD_STRING = re.compile(r"(RK|I|E|O|P|PK|R)Ss|(?<!__cxx11)12basic_stringI")
 
@@ -145,6 +147,11 @@ def _in_order(targets: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(targets), key=arch.parse_target))
 
 
+def is_torchs(symbol: str) -> bool:
+    """Whether torch owns the symbol."""
+    return bool(TORCH_CPP.match(symbol) or TORCH_STABLE.match(symbol))
+
+
 def cxx_abi(symbols: Iterable[str]) -> str:
     """The C++ ABI that torch's functions are called with: "old", "new", or "unknown" where no
     name tells it (a library that passes no strings, or one on torch's stable C interface)."""
@@ -153,7 +160,7 @@ def cxx_abi(symbols: Iterable[str]) -> str:
 
 def _abis(symbols: Iterable[str]) -> Iterator[str]:
     for name in symbols:
-        if TORCH_SYMBOL.match(name):
+        if TORCH_CPP.match(name):
             if _NEW_STRING.search(name):
                 yield "new"
             elif _OLD_STRING.search(name):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from apexlab.verify import arch, extensions
 from apexlab.verify.arch import Arch
-from apexlab.verify.binary import TORCH_SYMBOL, Binary, cxx_abi, read_binary
+from apexlab.verify.binary import Binary, cxx_abi, is_torchs, read_binary
 from apexlab.verify.demangle import readable
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.expectations import Expectations
@@ -230,7 +230,7 @@ def _link(subject: Subject, binary: Binary, scope: Scope, fill: dict[str, str],
 
 
 def _unresolved(linked: Linked, abi: str, torch_abi: str, fill: dict[str, str]) -> Finding:
-    first = next((name for name in linked.unresolved if TORCH_SYMBOL.match(name)), None)
+    first = next((name for name in linked.unresolved if is_torchs(name)), None)
     code = "torch-abi-mismatch" if first else "undefined-symbol"
     if first and "unknown" not in (abi, torch_abi) and abi != torch_abi:
         code = "cxx-abi-mismatch"

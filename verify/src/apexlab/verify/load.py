@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from apexlab.verify import device, examine, process, versions, wrappers
-from apexlab.verify.binary import TORCH_SYMBOL
+from apexlab.verify.binary import is_torchs
 from apexlab.verify.demangle import readable
 from apexlab.verify.errors import UnreadableError
 from apexlab.verify.findings import CUDA_SAYS, LOST_LATER, finding
@@ -186,7 +186,7 @@ def _error(answer: dict[str, Any], found: Found, fill: dict[str, str]) -> Findin
 
 def _matched(code: str, group: str, text: str, found: Found, fill: dict[str, str]) -> Finding:
     if code == "undefined-symbol":
-        if TORCH_SYMBOL.match(group):
+        if is_torchs(group):
             code = "torch-abi-mismatch"
         return finding(code, symbol=readable(group), more="", **fill)
     whose = re.search(r"(/[^:]+): " + re.escape(group), text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from apexlab.verify import attribute, extensions
-from apexlab.verify.attribute import Registered
+from apexlab.verify.attribute import INTERPOSER, PROFILER, Registered
 from apexlab.verify.findings import finding
 from apexlab.verify.process import how_it_ended
 from apexlab.verify.report import Finding, ModelReport, StepKernel, Used
@@ -44,13 +44,13 @@ def _used(one: Mapping[str, Any]) -> Used:
 def _kernels(answer: Mapping[str, Any], registered: Registered, working: frozenset[str],
              ) -> Iterator[StepKernel]:
     """Each kernel of the step once for each owner."""
-    instrument = "interposer" if "interposer" in working else "profiler"
+    instrument = INTERPOSER if INTERPOSER in working else PROFILER
     launched = _summed(answer, instrument, "count") if instrument in working else {}
-    times = _summed(answer, "profiler", "us") if "profiler" in working else {}
+    times = _summed(answer, PROFILER, "us") if PROFILER in working else {}
     owners = _owners(answer, registered, working)
     for name in sorted({*launched, *times}):
         # What only the profiler saw was launched where the interposer cannot look.
-        count = int(launched.get(name) or _summed(answer, "profiler", "count")[name])
+        count = int(launched.get(name) or _summed(answer, PROFILER, "count")[name])
         left = count
         for extension, own in owners[name].items():
             own = min(own, left)
