@@ -1,0 +1,13 @@
+"""The errors of bench. Each message is one paragraph; each class carries the exit code."""
+
+from __future__ import annotations
+
+from apexlab.verify.errors import ProblemError, UsageError
+
+
+class PresetError(UsageError):
+    """A preset that there is not, or a preset file that does not describe a model."""
+
+
+class SamplesError(ProblemError):
+    """Times that cannot be compared: none, not finite, or not above zero."""
