@@ -70,7 +70,7 @@ def test_thousands_of_changed_binaries_are_read_or_refused(maker, folder):
 
 @pytest.mark.cuda
 def test_a_hundred_thousand_changed_binaries_are_read_or_refused(nvcc, cuda_env, tmp_path):
-    """Real ones: by nvcc in four kinds of compression, and modules in Apex's shape."""
+    """Real ones: nvcc's, without compression and with it in two ways."""
     files = [nvcc("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a",
                   "-gencode=arch=compute_90,code=compute_90", *mode)
              for mode in (["--compress-mode=none"], ["--compress-mode=size"],
