@@ -659,7 +659,8 @@ def test_an_answer_of_an_unknown_form_is_no_internal_error(maker, sound, tmp_pat
     assert done.returncode == 1 and done.stdout.startswith("BROKEN"), done.stderr
 
 
-def test_a_full_stderr_changes_no_exit_code(sound):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_stderr_changes_no_exit_code(sound, unbuffered):
     for args, code, environ in (
             (["--nope"], 2, {}), (["--site", sound, "--record", "/dev/null"], 4, {}),
             (["--site", sound, "--level", "static", "--require", "amp_C"], 0,
@@ -667,7 +668,8 @@ def test_a_full_stderr_changes_no_exit_code(sound):
         with open("/dev/full", "w") as full:  # noqa: PTH123
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM, "verify", *map(str, args)], stderr=full,
-                stdout=subprocess.DEVNULL, env={**os.environ, **environ}, timeout=60)
+                stdout=subprocess.DEVNULL, timeout=60,
+                env={**os.environ, **environ, "PYTHONUNBUFFERED": unbuffered})
         assert done.returncode == code
 
 

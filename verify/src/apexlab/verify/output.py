@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -40,15 +41,20 @@ def write(text: str) -> None:
 
 def complain(text: str) -> None:
     """Write to stderr. One that is closed or full changes no exit code."""
-    with contextlib.suppress(OSError):
+    try:
         click.echo(text, err=True)
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        silence(sys.stderr)
 
 
-def silence() -> None:
-    """Send stdout nowhere: Python flushes it once more at exit, and would complain."""
-    with contextlib.suppress(OSError, ValueError):
+def silence(stream: TextIO | None = None) -> None:
+    """Send a stream, stdout without one, nowhere: Python flushes it once more at exit, and ends
+    with a code of its own (120) where that fails."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, (stream or sys.stdout).fileno())
         os.close(null)
 
 
