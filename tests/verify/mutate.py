@@ -68,7 +68,7 @@ def structure(path: Path) -> Iterator[tuple[int, int]]:
                                     ".shstrtab", ".nvFatBinSegment"):
                 yield section.offset, section.offset + min(section.size, 2048)
             if section.name == fatbin.SECTION:
-                for entry in fatbin.read_entries(opened.bytes(section), path):
+                for entry in fatbin.read_containers(opened.bytes(section), path)[1]:
                     start, end = section.offset + entry.start, section.offset + entry.end
                     yield start - 88, start  # the headers of the entry and its container
                     yield start - 88, start

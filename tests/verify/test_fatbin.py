@@ -9,7 +9,7 @@ from apexlab.verify.errors import UnreadableError
 
 
 def read(data: bytes):
-    return fatbin.read_entries(memoryview(data), "x.so")
+    return fatbin.read_containers(memoryview(data), "x.so")[1]
 
 
 def test_targets_are_named_as_reports_name_them(maker):

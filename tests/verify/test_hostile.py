@@ -320,7 +320,7 @@ def test_a_name_with_its_underscore_is_the_same_extension(sound, maker):
 
 def test_kernel_names_without_end_are_bounded(maker, monkeypatch):
     data = maker.fatbin("sm_90", kernels=tuple(f"_Z{number}" for number in range(100)))
-    code = fatbin.Fatbin(memoryview(data), fatbin.read_entries(memoryview(data), Path("x")))
+    code = fatbin.Fatbin(memoryview(data), fatbin.read_containers(memoryview(data), Path("x"))[1])
     assert kernels.count([code]) == 100
     for module in (cubin, kernels):
         with monkeypatch.context() as patch:
@@ -531,10 +531,10 @@ def test_debug_keeps_the_exit_code(tmp_path):
 
 # What may not be read, by a user who is not root.
 
-def as_nobody(*args):
+def as_nobody(*args, code=PROGRAM):
     return subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c",
-         PROGRAM, "verify", *map(str, args)], capture_output=True, text=True, timeout=120)
+         code, "verify", *map(str, args)], capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture
@@ -542,16 +542,19 @@ def public(maker):
     """A sound site that others than root can reach."""
     if os.getuid() or not shutil.which("setpriv"):
         pytest.skip("only root, with setpriv, can become somebody else")
+    if as_nobody(code="import apexlab.verify.main").returncode:
+        pytest.skip("another user cannot reach this Python or the sources")
     root = Path(tempfile.mkdtemp(prefix="apexlab-test-"))
     root.chmod(0o755)
-    place = root / "lib/python3.11/site-packages"
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    place = root / "lib" / python / "site-packages"
     place.mkdir(parents=True)
     (root / "bin").mkdir()
-    (root / "bin/python3.11").symlink_to(sys.executable)
+    (root / "bin" / python).symlink_to(sys.executable)
     try:
         maker.healthy(place, "amp_C")
-        if as_nobody("--site", place, "--level", "static", "--require", "amp_C").returncode:
-            pytest.skip("another user cannot reach this Python or the sources")
+        done = as_nobody("--site", place, "--level", "static", "--require", "amp_C")
+        assert done.returncode == 0, done.stdout + done.stderr
         yield place
     finally:
         shutil.rmtree(root)

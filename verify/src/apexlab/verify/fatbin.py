@@ -83,7 +83,7 @@ def read_fatbins(elf: Elf) -> tuple[Fatbin, ...]:
             buffer = elf.bytes(section)
             if len(buffer) != section.size:
                 raise _unreadable(elf.path, "its fatbin section reaches beyond the file")
-            number, entries = _read(buffer, elf.path)
+            number, entries = read_containers(buffer, elf.path)
             containers += number
             found.append(Fatbin(buffer, entries))
     announced = _announced(elf)
@@ -120,16 +120,9 @@ def _announced(elf: Elf) -> int:
     return versions.count(2) or versions.count(1)
 
 
-def read_entries(buffer: memoryview, path: Path) -> tuple[Entry, ...]:
-    """All entries of the containers in `buffer`, the bytes of a section `.nv_fatbin`.
-
-    Raises UnreadableError for anything that is not a container or zero padding.
-    """
-    return _read(buffer, path)[1]
-
-
-def _read(buffer: memoryview, path: Path) -> tuple[int, tuple[Entry, ...]]:
-    """The number of containers, and all their entries."""
+def read_containers(buffer: memoryview, path: Path) -> tuple[int, tuple[Entry, ...]]:
+    """The number of containers in `buffer`, the bytes of a section `.nv_fatbin`, and all their
+    entries. Raises UnreadableError for anything that is not a container or zero padding."""
     entries: list[Entry] = []
     containers = 0
     position = _skip_padding(buffer, 0)
