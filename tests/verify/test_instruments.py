@@ -163,6 +163,14 @@ def test_a_torch_that_cannot_profile_a_gpu_is_not_asked_to():
     assert (seen.profiler, asked) == (None, [])
 
 
+def test_without_the_profiler_it_is_not_started():
+    asked = []
+    torch = fake_torch(lambda **how: asked.append(how))
+    with instruments.Instruments(torch, None, profiler=False).watch(CPU) as seen:
+        pass
+    assert (seen.profiler, asked) == (None, [])
+
+
 @pytest.mark.parametrize("name", [
     "_Z4normIfEvPT_", "_ZN2at6native12_GLOBAL__N_14backEPf", "plain_c", "i", "_Znonsense",
     "_ZN34_GLOBAL__N__ae09044f_4_t_cu_plainc6hiddenEPf", "_Z" + "1k" * 600])

@@ -33,13 +33,14 @@ class Seen:
 
 class Instruments:
     """Both instruments in this process. `library` is the interposer that it was started with
-    (LD_PRELOAD), or None."""
+    (LD_PRELOAD), or None. Without `profiler` only the interposer works: the profiler takes seconds
+    to start, and slows down what comes after it."""
 
-    def __init__(self, torch: Any, library: str | None) -> None:
+    def __init__(self, torch: Any, library: str | None, profiler: bool = True) -> None:
         self._torch = torch
         os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # its errors are ours to tell
-        activities = torch.profiler.ProfilerActivity
-        self._profiles = activities.CUDA in torch.profiler.supported_activities()
+        self._profiles = profiler and (
+            torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities())
         self._interposer = _Interposer.of(library)
 
     @contextlib.contextmanager

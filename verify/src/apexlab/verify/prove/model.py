@@ -49,7 +49,8 @@ def _made(factory_name: str) -> tuple[Any, Any, Callable[[], Any]]:
     made = _call(_factory(factory_name), "the factory")
     if not isinstance(made, (tuple, list)) or len(made) != 3:
         many = f" of {len(made)}" if isinstance(made, (tuple, list)) else ""
-        raise FactoryError(f"{factory_name} returned a {type(made).__name__}{many}: {_CONTRACT}")
+        raise FactoryError(f"{factory_name} returned an object of type "
+                           f"{type(made).__name__}{many}: {_CONTRACT}")
     model, optimizer, step = made
     if not isinstance(model, torch.nn.Module):
         raise FactoryError(f"the model is a {type(model).__name__} and no torch.nn.Module: "
