@@ -24,9 +24,10 @@ SUMMARIES = {
     "image": "Build the image of a cell, with Apex compiled from source.",
     "compile": "Compile Apex from a source tree into a wheel that was checked.",
     "base-images": "Build the CUDA base images without a registry.",
+    "publish": "Give a verified image its tags, attestations and signature.",
     "verify": "Judge an installed Apex, or a wheel: present, fitting, loading, really run.",
     "inspect": "Show what shared objects hold: GPU code, kernels, torch and CUDA ties.",
-    "bench": "Measure Transformer training with and without Apex: not in this version.",
+    "bench": "Measure Transformer training with and without Apex, and report.",
 }
 
 

@@ -81,6 +81,9 @@ model = click.option(
     "--model", metavar="PKG:FACTORY",
     help="Count what of a training step of your own model was Apex's: FACTORY() gives (model, "
          "optimizer, step).")
+image_digest = click.option(
+    "--image-digest", metavar="sha256:...", envvar="APEXLAB_IMAGE_DIGEST", show_envvar=True,
+    help="The digest by which this image was started: the report carries it, for publishing.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 junit = click.option(
     "--junit", type=_written, metavar="FILE", help="Write the report as JUnit XML, too.")

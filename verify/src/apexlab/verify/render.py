@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 
@@ -92,7 +92,7 @@ def _proofs(one: ExtensionReport, gpus: int, width: int) -> Iterator[str]:
         for piece in map(printable, pieces):
             whole = f"{line}{summary.SEPARATOR}{piece}" if line else piece
             if len(whole) > width:
-                *full, whole = [*filter(None, (line,)), *_wrap(piece, width)]
+                *full, whole = [*filter(None, (line,)), *wrap(piece, width)]
                 yield from full
             line = whole
         yield line
@@ -110,7 +110,7 @@ def _kernels(one: ExtensionReport) -> str:
 
 def _finding(found: Finding) -> Iterator[Line]:
     mark = found.severity
-    text = _wrap(f"{mark}  {found.code}: {found.message}", _WIDTH, indent="  ")
+    text = wrap(f"{mark}  {found.code}: {found.message}", _WIDTH, indent="  ")
     yield Line(mark, text[0].removeprefix(mark), found.severity)
     for rest in text[1:]:
         yield Line("", rest)
@@ -119,7 +119,7 @@ def _finding(found: Finding) -> Iterator[Line]:
         yield Line("", f"  fix: {found.fix}")
 
 
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+def wrap(text: str, width: int = _WIDTH, indent: str = "") -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False,
                          break_on_hyphens=False)
 
@@ -151,17 +151,21 @@ def _model(model: ModelReport) -> Iterator[Line]:
 
 def text(report: Report, seconds: float | None, colour: bool | None) -> str:
     """The whole report. `colour` None means: as stdout is."""
+    return shown(lines(report, seconds), colour)
+
+
+def shown(made: Iterable[Line], colour: bool | None) -> str:
+    """Lines as they are printed, with nothing in them that moves the cursor."""
     wanted = sys.stdout is not None and sys.stdout.isatty() if colour is None else colour
-    shown = [replace(line, text=printable(line.text), mark=printable(line.mark))
-             for line in lines(report, seconds)]
+    safe = [replace(line, text=printable(line.text), mark=printable(line.mark)) for line in made]
     if not wanted:
-        return "".join(f"{line.mark}{line.text}".rstrip() + "\n" for line in shown)
+        return "".join(f"{line.mark}{line.text}".rstrip() + "\n" for line in safe)
     # Late: importing rich takes as long as judging half of the extensions.
     from rich.console import Console
     from rich.text import Text
     whole = StringIO()
     console = Console(file=whole, force_terminal=True, soft_wrap=True, highlight=False)
-    for line in shown:
+    for line in safe:
         console.print(Text.assemble((line.mark, _STYLES.get(line.style, "")), line.text))
     return whole.getvalue()
 

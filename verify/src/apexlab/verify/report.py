@@ -161,7 +161,11 @@ class Environment:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything; `findings` has each cause once, with the extensions that it concerns."""
+    """Everything; `findings` has each cause once, with the extensions that it concerns.
+
+    `image` is the digest of the image it was made in, as whoever started that image says; `created`
+    the time in UTC.
+    """
 
     verdict: str
     exit_code: int
@@ -176,6 +180,8 @@ class Report:
     extensions: tuple[ExtensionReport, ...] = ()
     model: ModelReport | None = None
     seconds: float | None = None
+    image: str | None = None
+    created: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The document as plain values, in the order that a reader wants."""
@@ -192,7 +198,7 @@ class Report:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """A JSON Schema that ships with verify: "verify-1", "inspect-1" or "record-1"."""
+    """A JSON Schema that ships with verify: "verify-1", "merge-1", "inspect-1" or "record-1"."""
     place = resources.files("apexlab.verify") / "schema" / f"{Path(name).name}.json"
     loaded: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     return loaded
