@@ -24,7 +24,7 @@ RINGS = ("unit", "torch", "cuda", "docker", "gpu")
 NEEDS = {
     "torch": "a CPU build of torch, from PyPI",
     "cuda": "the CUDA build of torch and NVIDIA's compiler from PyPI, and g++",
-    "docker": "a container engine with buildx",
+    "docker": "a container engine with buildx; for publishing docker-registry and cosign",
     "gpu": "an NVIDIA GPU",
 }
 CPU_TORCH = "torch==2.13.0"
@@ -132,23 +132,27 @@ def cuda_env() -> CudaEnv:
 
 @pytest.fixture(scope="session")
 def torch_python() -> Path:
-    """A Python with a CPU build of torch and with verify; nothing may be installed into it."""
+    """A Python with a CPU build of torch, verify and bench; nothing may be installed into it."""
     home = CACHE / "torch-cpu"
-    python, stamp = home / "bin" / "python", home / "ok"
-    wanted = CPU_TORCH + "\n" + (ROOT / "verify" / "pyproject.toml").read_text()
+    python, torch, stamp = home / "bin" / "python", home / "torch", home / "ok"
+    ours = [ROOT / "verify", ROOT / "bench"]
+    wanted = CPU_TORCH + "\n" + "".join((one / "pyproject.toml").read_text() for one in ours)
     if stamp.exists() and stamp.read_text() == wanted:
         return python
-    shutil.rmtree(home, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", home], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    # PyPI's torch for Linux is the CUDA build, gigabytes of it; PyTorch's own index has a small
-    # one. Where that cannot be reached, what pip finds by itself has to do.
-    index = ["--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0"]
-    done = subprocess.run([*pip, *index, CPU_TORCH], capture_output=True).returncode == 0
-    done = done or subprocess.run([*pip, CPU_TORCH]).returncode == 0
-    if not done:
-        lacking("torch", "torch could not be installed")
-    subprocess.run([*pip, "numpy", "setuptools", "--editable", ROOT / "verify"], check=True)
+    if not (torch.exists() and torch.read_text() == CPU_TORCH):
+        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", home], check=True)
+        # PyPI's torch for Linux is the CUDA build, gigabytes of it; PyTorch's own index has a
+        # small one. Where that cannot be reached, what pip finds by itself has to do.
+        index = ["--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0"]
+        done = subprocess.run([*pip, *index, CPU_TORCH], capture_output=True).returncode == 0
+        done = done or subprocess.run([*pip, CPU_TORCH]).returncode == 0
+        if not done:
+            lacking("torch", "torch could not be installed")
+        torch.write_text(CPU_TORCH)
+    editable = [word for one in ours for word in ("--editable", one)]
+    subprocess.run([*pip, "numpy", "setuptools", *editable], check=True)
     stamp.write_text(wanted)
     return python
 
@@ -166,6 +170,14 @@ def engine():
     if subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode:
         lacking("docker", "docker has no buildx")
     return client
+
+
+@pytest.fixture(scope="session")
+def registry_tools() -> None:
+    """Programs of Debian for the tests of publishing."""
+    for program in ("docker-registry", "cosign", "openssl"):
+        if shutil.which(program) is None:
+            lacking("docker", f"there is no {program}")
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,3 @@ def test_colour_follows_the_two_variables(environ, expected):
 ])
 def test_the_worst_exit_code_wins(codes, expected):
     assert errors.worst(codes) == expected
-
-
-def test_bench_says_that_it_cannot_measure_yet():
-    done = apexlab("bench", "train", "--quick")
-    assert done.returncode == 4 and "measures nothing yet" in done.stderr

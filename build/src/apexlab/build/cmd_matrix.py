@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from apexlab.build import options
+
+if TYPE_CHECKING:
+    from apexlab.build.rows import Cell, Matrix
 
 
 @click.command()
@@ -14,7 +18,10 @@ from apexlab.build import options
 @options.cuda
 @click.option("--format", "form", type=click.Choice(["table", "json", "github", "bake"]),
               default="table", show_default=True, help="What to print.")
-def matrix(torch: str | None, cuda: str | None, form: str) -> int:
+@click.option("--changed-since", metavar="REF",
+              help="Only the cells that changed since that commit; where what all of them are "
+                   "made from changed, also one for each commit of Apex.")
+def matrix(torch: str | None, cuda: str | None, form: str, changed_since: str | None) -> int:
     """List the cells: which torch, CUDA and Apex go together.
 
     `github` is a job matrix on one line; `bake` is the definition that `docker buildx bake` builds
@@ -28,6 +35,8 @@ def matrix(torch: str | None, cuda: str | None, form: str) -> int:
 
     rows = load()
     cells = pick(rows, torch, cuda)
+    if changed_since is not None:
+        cells = _changed(rows, cells, changed_since)
     if form == "json":
         text = formats.as_json(rows, cells)
     elif form == "github":
@@ -41,3 +50,22 @@ def matrix(torch: str | None, cuda: str | None, form: str) -> int:
         text = formats.table(cells)
     output.write(text + "\n")
     return 0
+
+
+def _changed(rows: Matrix, cells: tuple[Cell, ...], ref: str) -> tuple[Cell, ...]:
+    """The cells that a change concerns, and on stderr why these."""
+    from apexlab.build import changed, pins
+    from apexlab.build.checkout import find_root
+    from apexlab.verify import output
+
+    before = changed.since(find_root(), ref)
+    left = changed.concerned(before, rows, pins.load(), cells)
+    if before.matrix is None:
+        why = ", since its matrix cannot be compared with this one"
+    elif shared := changed.shared_changes(before.paths):
+        why = (f"; every image is made from {shared[0]}, so one for each commit of Apex is among "
+               "them")
+    else:
+        why = ""
+    output.complain(f"{len(left)} of {len(cells)} cells since {ref}{why}")
+    return left

@@ -52,11 +52,15 @@ class Engine:
 
         Raises EngineError where the registry does not have it or cannot be reached.
         """
-        from docker.errors import APIError
-
         if image := self.find(name):
             remote = [entry.partition("@")[2] for entry in image.attrs.get("RepoDigests") or ()]
             return str(remote[0] if remote else image.id)
+        return self.registry_digest(name)
+
+    def registry_digest(self, name: str) -> str:
+        """The digest that the registry has for `name` now. Raises EngineError."""
+        from docker.errors import APIError
+
         try:
             return str(self.client.images.get_registry_data(name).id)
         except APIError as error:

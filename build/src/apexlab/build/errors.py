@@ -49,6 +49,17 @@ class ImageBuildError(ProblemError):
     """A build step failed, or the image is not what its labels say."""
 
 
+# -- publishing: cmd_publish.py, publish/
+
+
+class RefusedError(ProblemError):
+    """What was to be published is not proven, or not what it says it is."""
+
+
+class RegistryError(CannotError):
+    """The registry or cosign cannot do what is needed: no answer, no room, no rights."""
+
+
 # -- all commands
 
 

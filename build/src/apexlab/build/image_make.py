@@ -57,7 +57,8 @@ def make(
     before = {name: image for name in names if (image := engine.find(name)) is not None}
     check_room(engine.room(), options.base, bool(before))
     used = used_images(plan, options)
-    options = replace(options, digests={name: engine.digest(name) for name in used.values()})
+    options = replace(options, digests={name: options.digests.get(name) or engine.digest(name)
+                                        for name in used.values()})
     if not names:
         return _wheel(plan, options, root, log, show, start)
     bake(definition([plan], options), root, log, show)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from apexlab.build import pins
 from apexlab.build import source as source_
 from apexlab.build.bake import BakeOptions, parse_build_args
 from apexlab.build.checkout import revision
@@ -59,7 +60,7 @@ def prepare(ask: Ask, matrix: Matrix, root: Path) -> tuple[list[Plan], BakeOptio
     options = BakeOptions(
         root=str(root), target=ask.target, base=ask.base, source=source, jobs=ask.jobs,
         memory=ask.memory, tag=ask.tag, ca=None if ask.ca is None else str(ask.ca.resolve()),
-        out=str(ask.out), build_args=build_args, revision=revision(root),
+        out=str(ask.out), build_args=build_args, digests=pins.load(), revision=revision(root),
     )  # fmt: skip
     return plans, replace(options, apex_repo=repo) if repo else options
 

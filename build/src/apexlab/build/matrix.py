@@ -50,15 +50,26 @@ def load(path: Path | None = None) -> Matrix:
 def read(path: Path) -> dict[str, Any]:
     """The tables of the file as they are written. Raises MatrixUnreadableError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_text(path.read_text(encoding="utf-8"), path)
     except OSError as error:
         raise MatrixUnreadableError(
             f"The matrix {path} cannot be read: {error.strerror}. Give the file back, or install "
             "apexlab-build again.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise MatrixUnreadableError(
-            f"The matrix {path} is not TOML: {error}. Correct it there, or take the shipped file "
-            "again.") from error
+    except UnicodeDecodeError as error:
+        raise _not_toml(path, error) from error
+
+
+def parse_text(text: str, path: Path) -> dict[str, Any]:
+    """The tables in `text`, which `path` names in an error. Raises MatrixUnreadableError."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _not_toml(path, error) from error
+
+
+def _not_toml(path: Path, error: Exception) -> MatrixUnreadableError:
+    return MatrixUnreadableError(f"The matrix {path} is not TOML: {error}. Correct it there, or "
+                                 "take the shipped file again.")
 
 
 def _hold_against_schema(tables: dict[str, Any], path: Path) -> None:

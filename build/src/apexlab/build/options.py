@@ -49,3 +49,38 @@ ca = click.option(
 build_args = click.option(
     "--build-arg", "build_args", multiple=True, metavar="NAME=VALUE",
     help="A build argument of docker/Dockerfile, for mirrors: PIP_INDEX_URL=https://...")
+
+# -- publishing
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+report = click.option(
+    "--report", "reports", type=_file, multiple=True, required=True, metavar="FILE",
+    help="A report of `apexlab verify --image-digest DIGEST --json`; may be given several times.")
+bench = click.option(
+    "--bench", type=_file, multiple=True, metavar="FILE",
+    help="The result.json of `apexlab bench` in this image, to attach it.")
+sign_key = click.option(
+    "--key", type=_file, metavar="FILE",
+    help="The private key of cosign to sign with (password: COSIGN_PASSWORD). Without one the "
+         "identity of the workflow signs, in GitHub Actions.")
+publish_level = click.option(
+    "--level", type=click.Choice(["load", "run"]),
+    help="The level that a report has to reach; at least what the cell asks for.")
+replace = click.option(
+    "--replace", multiple=True, metavar="sha256:...",
+    help="An image that may lose its tag, although it is newer or somebody else's.")
+allow_stand_in = click.option(
+    "--allow-stand-in", is_flag=True,
+    help="For trials: publish what is not Apex, under tags that say so.")
+registry_ca = click.option(
+    "--registry-ca", envvar=["APEXLAB_REGISTRY_CA", "SSL_CERT_FILE"], show_envvar=True, type=_file,
+    metavar="FILE", help="The certificate authority of a registry of your own.")
+trust_key = click.option("--key", type=_file, metavar="FILE", help="The public key you trust.")
+repository = click.option(
+    "--repository", metavar="OWNER/NAME",
+    help="The repository on github.com whose workflows you trust.")
+identity = click.option(
+    "--identity", metavar="REGEXP", help="The identity in the signing certificate you trust.")
+issuer = click.option(
+    "--issuer", metavar="URL", default="https://token.actions.githubusercontent.com",
+    show_default=True, help="Who vouched for that identity.")

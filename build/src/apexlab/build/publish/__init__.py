@@ -1,0 +1,1 @@
+"""Publishing: from a digest and its verify reports to tags, attestations and a signature."""

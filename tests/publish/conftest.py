@@ -1,0 +1,40 @@
+"""A registry and a repository of its own for each test."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+_number = itertools.count(1)
+
+
+def _importable(name: str):
+    """A module of this folder, for `import`: pytest's importlib mode puts it on no path."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+made_images, _ = _importable("made_images"), _importable("proxy")
+
+
+@pytest.fixture(scope="session")
+def place(registry_tools, tmp_path_factory):
+    """A registry that runs."""
+    home = tmp_path_factory.mktemp("registry")
+    made, process = made_images.make_place(home)
+    yield made
+    process.terminate()
+    process.wait(10)
+
+
+@pytest.fixture
+def repository(place):
+    """A repository that no other test uses."""
+    return made_images.Repository(place, f"test/apexlab{next(_number)}")
