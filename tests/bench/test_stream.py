@@ -133,3 +133,12 @@ def test_draws_are_fair():
     assert all(abs(count - 10_000) < 400 for count in counts.values())
     places = Counter(Draws(seed, "fair").shuffled("abc")[0] for seed in range(3000))
     assert all(abs(count - 1000) < 120 for count in places.values())
+
+
+@pytest.mark.parametrize("limit", [1, 3, 200, 1024, 2**31 + 5])
+def test_many_draws_are_the_draws_one_by_one(limit):
+    """The last limit makes half of the words unfair, so that they are drawn again."""
+    one, many = Draws(3, "test"), Draws(3, "test")
+    drawn = [*many.many(limit, 1500), *many.many(limit, 0), *many.many(limit, 7)]
+    assert drawn == [one.below(limit) for _ in range(1507)]
+    assert many.below(9) == one.below(9)

@@ -11,3 +11,7 @@ class PresetError(UsageError):
 
 class SamplesError(ProblemError):
     """Times that cannot be compared: none, not finite, or not above zero."""
+
+
+class MeasureError(ProblemError):
+    """A run whose times would not be those of the training that they are named after."""

@@ -137,22 +137,33 @@ def _interval(pairs: list[tuple[Blocks, Blocks]], centre: float, seed: int) -> I
     # Sorted, so that the interval depends on the times and not on the order they came in.
     pools = [_pool(base, new, draws)
              for base, new in sorted((sorted(base), sorted(new)) for base, new in pairs)]
-    means = sorted(math.fsum(pools[draws.below(count)][draws.below(_POOL)] for _ in pairs) / count
-                   for _ in range(RESAMPLES))
-    wider = math.sqrt(count / (count - 1)) * _T[min(count - 1, len(_T)) - 1] / _NORMAL
+    rounds, places = draws.many(count, count * RESAMPLES), draws.many(_POOL, count * RESAMPLES)
+    drawn = [pools[each][place] for each, place in zip(rounds, places, strict=True)]
+    means = sorted(math.fsum(drawn[start:start + count]) / count
+                   for start in range(0, count * RESAMPLES, count))
+    wider = math.sqrt(count / (count - 1)) * student(count - 1)
     low, high = (centre + wider * (means[round(share * (RESAMPLES - 1))] - centre)
                  for share in (0.025, 0.975))
     return Interval(math.exp(low), math.exp(high))
 
 
+def student(freedom: int) -> float:
+    """How much wider than the normal 95 % interval Student's is; `freedom`: its degrees."""
+    return _T[min(freedom, len(_T)) - 1] / _NORMAL
+
+
 def _pool(base: Blocks, new: Blocks, draws: Draws) -> list[float]:
     """Logarithms of one round's ratio, from its blocks drawn again."""
-    return [math.log(_resampled_median(base, draws) / _resampled_median(new, draws))
-            for _ in range(_POOL)]
+    return [math.log(one / other) for one, other in
+            zip(resampled_medians(base, draws, _POOL), resampled_medians(new, draws, _POOL),
+                strict=True)]
 
 
-def _resampled_median(times: Blocks, draws: Draws) -> float:
-    return statistics.median(times[draws.below(len(times))] for _ in times)
+def resampled_medians(times: Blocks, draws: Draws, count: int) -> list[float]:
+    """`count` medians of as many times as there are, drawn again with replacement."""
+    size = len(times)
+    drawn = [times[place] for place in draws.many(size, size * count)]
+    return [statistics.median(drawn[start:start + size]) for start in range(0, size * count, size)]
 
 
 def _check(times: Blocks) -> None:

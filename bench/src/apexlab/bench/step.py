@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,16 +17,20 @@ from apexlab.bench.transformer import Transformer
 from apexlab.bench.weights import initialise
 from apexlab.verify.errors import CannotError
 
+Wrap = Callable[[torch.nn.Module], torch.nn.Module]
+
 
 class Step:
     """Called with tokens and targets, (B, T) on the device, it trains once and gives the loss,
     a scalar that stays on the device. Its three parts are there to be timed one by one."""
 
     def __init__(self, model: torch.nn.Module, optimizer: Any, settings: Settings,
-                 device: torch.device, scaler: Any = None) -> None:
+                 device: torch.device, scaler: Any = None, wrap: Wrap | None = None) -> None:
         self.model, self.optimizer, self.settings = model, optimizer, settings
         self.scaler, self.device = scaler, device
-        self.run = torch.compile(model, fullgraph=True) if settings.compile else model
+        run = wrap(model) if wrap else model
+        # A wrapper's own code, such as DDP's, is no single graph; its model stays one.
+        self.run = torch.compile(run, fullgraph=wrap is None) if settings.compile else run
         self.parameters = list(model.parameters())
 
     def __call__(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -71,8 +76,10 @@ class Step:
         torch._foreach_mul_(gradients, torch.clamp(limit / (norm + 1e-6), max=1.0))
 
 
-def make_step(shape: Shape, settings: Settings, device: str, seed: int) -> Step | GraphStep:
+def make_step(shape: Shape, settings: Settings, device: str, seed: int,
+              wrap: Wrap | None = None) -> Step | GraphStep:
     """Model, optimizer and step from a seed. It sets torch's FP32 precision for the process.
+    `wrap`: what the model runs inside, such as DistributedDataParallel.
 
     CannotError for what this device or this Python cannot do.
     """
@@ -86,9 +93,16 @@ def make_step(shape: Shape, settings: Settings, device: str, seed: int) -> Step 
     initialise(model, seed)
     model.to(getattr(torch, numbers.weights))
     optimizer = make_optimizer(settings, model.parameters())
-    scaler = torch.amp.GradScaler(place.type) if numbers.scaler else None
-    step = Step(model, optimizer, settings, place, scaler)
+    scaler = make_scaler() if numbers.scaler else None
+    step = Step(model, optimizer, settings, place, scaler, wrap)
     return GraphStep(step) if settings.graph else step
+
+
+def make_scaler() -> Any:
+    """The loss scaler for a GPU; torch.amp has one from torch 2.3 on."""
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda")
+    return torch.cuda.amp.GradScaler()
 
 
 def refuse_on_cpu(settings: Settings) -> None:

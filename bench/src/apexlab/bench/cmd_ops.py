@@ -1,0 +1,126 @@
+"""`apexlab bench ops`: single operations, timed one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from apexlab.bench import options
+from apexlab.verify.errors import INTERRUPTED, ApexlabError, CannotError, worst
+
+if TYPE_CHECKING:
+    from apexlab.bench.ops.request import Request
+    from apexlab.bench.store import Store
+
+OPS = ("adam", "layernorm", "rmsnorm", "clip")
+ROUNDS = 3
+# By device and --quick, what the process of one operation aims to take, for the progress.
+SECONDS = {("cuda", False): 17, ("cuda", True): 5, ("cpu", False): 30, ("cpu", True): 2}
+
+op = click.option(
+    "--op", "chosen", type=click.Choice(OPS), multiple=True,
+    help="Measure this operation alone; may be given several times.")
+quick = click.option(
+    "--quick", is_flag=True, help="Fewer sizes, and less that is compiled: half a minute.")
+device = click.option(
+    "--device", type=click.Choice(options.DEVICES), help="Where to measure; a GPU by default. A "
+                                                         "CPU has times of whole calls alone.")
+preset = click.option(
+    "--preset", metavar="NAME|FILE",
+    help="The model whose parameters Adam and clipping are given: gpt-small (the default), cpu "
+         "(the default there), another shipped one, or a TOML file.")
+
+
+@click.command()
+@op
+@quick
+@device
+@preset
+@options.out
+@options.seed
+@options.allow_shared_gpu
+@options.as_json
+@click.pass_context
+def ops(ctx: click.Context, chosen: tuple[str, ...], quick: bool, device: str | None,
+        preset: str | None, out: Path | None, seed: int, allow_shared_gpu: bool, as_json: bool,
+        ) -> int:
+    """Measure single operators: Adam, LayerNorm, RMSNorm, clipping.
+
+    Kernel time with a cold and a hot cache, host time and the time of a whole call, each apart,
+    against the fewest bytes that the operation has to move. Ctrl-C keeps what is finished. Exit
+    codes: 0 measured, 1 something failed or gave wrong numbers, 5 a call of Apex's ran other code,
+    4 it cannot be measured here (no GPU).
+    """
+    # Late, so that --help stays quick.
+    from apexlab.bench import folder
+    from apexlab.bench import plan as plans
+    from apexlab.bench.ops.request import Request
+    from apexlab.bench.preset_file import find_preset
+    from apexlab.bench.store import opened
+
+    place = device or "cuda"
+    model = find_preset(preset or plans.PRESETS[place])
+    wanted = tuple(each for each in OPS if not chosen or each in chosen)
+    request = Request(wanted, model, place, quick, ROUNDS, seed)
+    _require(place)
+    with opened(folder.find(out, False, f"ops-{model.name}")) as store:
+        return _measured(request, store, allow_shared_gpu, as_json, ctx.color)
+
+
+def _require(place: str) -> None:
+    """Raises CannotError where this machine cannot measure."""
+    from apexlab.verify import device
+
+    if place == "cuda" and not (seen := device.look()).devices:
+        raise CannotError(f"There is no GPU to measure on: {seen.why_none}. `apexlab bench ops "
+                          "--quick --device cpu` measures on the CPU.")
+    if importlib.util.find_spec("torch") is None:
+        raise CannotError("torch is not installed in this Python, so nothing can be measured. "
+                          "Install it, or run the bench in its image.")
+
+
+def _measured(request: Request, store: Store, shared: bool, as_json: bool, colour: bool | None,
+              ) -> int:
+    """Run it and hand out the report, of a part where that is all; the exit code."""
+    from apexlab.bench.ops.run import run
+    from apexlab.verify import output
+
+    try:
+        run(request, store, shared, SECONDS[request.device, request.quick])
+    except KeyboardInterrupt:
+        output.complain(f"apexlab: interrupted. What is finished is in {store.folder}.")
+        if _has_points(store):
+            _deliver(store, as_json, colour)
+        return INTERRUPTED
+    except ApexlabError:
+        if _has_points(store):  # the reason is what matters, and a full disk takes no report
+            with contextlib.suppress(ApexlabError):
+                _deliver(store, None, colour)
+        raise
+    return _deliver(store, as_json, colour)
+
+
+def _has_points(store: Store) -> bool:
+    return any(row["row"] == "point" for row in store.rows)
+
+
+def _deliver(store: Store, as_json: bool | None, colour: bool | None) -> int:
+    """Write the result and its reports, and print them (not where `as_json` is None); the exit
+    code."""
+    from apexlab.bench.ops.result import exit_codes, make_result
+    from apexlab.bench.terminal import summary
+    from apexlab.bench.write import PAGE, write_report
+    from apexlab.verify import output
+
+    result = make_result(store.rows)
+    write_report(store.folder, result)
+    if as_json is not None:
+        text = json.dumps(result, indent=1) + "\n" if as_json else \
+            summary(result, colour, store.folder / PAGE)
+        output.write(text)
+    return worst(exit_codes(result))

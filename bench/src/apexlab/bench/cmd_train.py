@@ -1,0 +1,150 @@
+"""`apexlab bench train`: the comparison of whole training steps."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apexlab.bench import options
+from apexlab.verify.errors import INTERRUPTED, ApexlabError, CannotError, UsageError
+
+if TYPE_CHECKING:
+    from apexlab.bench.plan import Plan
+    from apexlab.bench.store import Store
+
+
+@click.command()
+@options.ladder
+@options.scenarios
+@options.preset
+@options.rounds
+@options.quick
+@options.device
+@options.gpus
+@options.data
+@options.profile
+@options.resume
+@options.out
+@options.seed
+@options.margin
+@options.allow_shared_gpu
+@options.as_json
+@click.pass_context
+def train(
+    ctx: click.Context, ladder: str | None, scenarios: str | None, preset: str | None,
+    rounds: int | None, quick: bool, device: str | None, gpus: int, data: Path | None,
+    profile: bool, resume: bool, out: Path | None, seed: int, margin: float,
+    allow_shared_gpu: bool, as_json: bool,
+) -> int:
+    """Train a Transformer in every scenario, round by round, and report.
+
+    Each run is a process of its own; the baseline runs twice in every round, which tells the noise.
+    Ctrl-C keeps what is finished. Exit codes: 0 measured, 1 a scenario failed or its losses are
+    wrong, 5 a scenario of Apex's ran other code, 4 it cannot be measured here (no GPU).
+    """
+    # Late, so that --help stays quick.
+    from apexlab.bench import folder as folders
+    from apexlab.bench import plan as plans
+    from apexlab.bench.preset_file import find_preset
+    from apexlab.bench.store import opened
+    from apexlab.verify import output
+
+    place = device or "cuda"
+    model = find_preset(preset or plans.PRESETS[place])
+    plan = plans.make_plan(plans.Request(
+        ladder, _names(scenarios), rounds, quick, place, gpus, seed, margin / 100,
+        _text(data, model.shape)), model)
+    where = folders.find(out, resume, model.name)
+    _require(place, gpus)
+    for note in plan.notes:
+        output.complain(note)
+    again = _again(ctx.params, where)
+    with opened(where) as store:
+        plan = folders.settle(plan, store, resume, rounds)
+        return _measured(plan, store, profile, allow_shared_gpu, as_json, ctx.color, again)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Of a list with commas. Raises UsageError for one without a name, which is no ladder."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError("--scenarios names none. Name at least one, or leave it out for a ladder.")
+    return names
+
+
+def _text(path: Path | None, shape: Any) -> dict[str, Any] | None:
+    from apexlab.bench.text import check_text
+
+    if path is None:
+        return None
+    return {"kind": "text", "path": str(path.resolve()), "sha256": check_text(path, shape)}
+
+
+def _require(place: str, gpus: int) -> None:
+    """Raises CannotError where this machine cannot train."""
+    from apexlab.verify import device
+
+    if place == "cuda":
+        seen = device.look()
+        count = len(seen.devices)
+        if count == 0:
+            raise CannotError(f"There is no GPU to measure on: {seen.why_none}. `apexlab bench "
+                              "train --quick --device cpu` measures on the CPU.")
+        if count < gpus:
+            raise CannotError(f"--gpus {gpus} needs {gpus} GPUs, and {count} "
+                              f"{'is' if count == 1 else 'are'} visible here. Ask for {count}, or "
+                              "look at CUDA_VISIBLE_DEVICES.")
+    if importlib.util.find_spec("torch") is None:
+        raise CannotError("torch is not installed in this Python, so nothing can be trained. "
+                          "Install it, or run the bench in its image.")
+
+
+def _again(given: Mapping[str, Any], where: Path) -> str:
+    """The command that goes on with this run."""
+    words = ["apexlab", "bench", "train"]
+    names = {"as_json": None, "resume": None, "out": None}
+    for name, value in given.items():
+        option = names.get(name, f"--{name.replace('_', '-')}")
+        default = {"gpus": 1, "seed": 0, "margin": 2.0}.get(name)
+        if option is None or value in (None, False, default):
+            continue
+        words += [option] if value is True else [option, str(value)]
+    return shlex.join([*words, "--resume", "--out", str(where)])
+
+
+def _measured(plan: Plan, store: Store, profile: bool, shared: bool, as_json: bool,
+              colour: bool | None, again: str) -> int:
+    """Run what is left and hand out the report of it, of a part where that is all; the exit
+    code."""
+    from apexlab.bench import progress
+    from apexlab.bench.apex import find_subject
+    from apexlab.bench.deliver import deliver
+    from apexlab.bench.station import station, terminated_as_interrupted
+    from apexlab.bench.train import Runner
+    from apexlab.verify import output
+
+    shown = progress.progress(plan.preset.seconds / (2 if plan.quick else 1))
+    traces = store.folder / "traces" if profile else None
+    try:
+        with (contextlib.closing(shown), terminated_as_interrupted(),
+              station(plan, shown, shared) as place):
+            Runner(plan, store, place, find_subject(), traces).run()
+    except KeyboardInterrupt:
+        output.complain(f"apexlab: interrupted. What is finished is kept; go on with\n  {again}")
+        if store.has_times():
+            deliver(store, as_json, colour)
+        return INTERRUPTED
+    except ApexlabError:
+        if store.has_times():  # the reason is what matters, and a full disk takes no report
+            with contextlib.suppress(ApexlabError):
+                deliver(store, None, colour)
+        raise
+    return deliver(store, as_json, colour)

@@ -1,0 +1,1 @@
+"""Single operations, timed one by one: Adam, the norms, unscaling and clipping."""

@@ -1,0 +1,59 @@
+"""How figures are written in the report. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NONE = "n/a"
+_TIMES = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "µs", 1e6))
+
+
+def number(value: float | None, unit: str = "", digits: int = 3) -> str:
+    """`digits` significant ones, with the thousands apart: 347,100 or 0.0123."""
+    if value is None:
+        return NONE
+    whole = isinstance(value, int) or abs(value) >= 10 ** (digits - 1)
+    text = f"{value:,.0f}" if whole else f"{value:#.{digits}g}"
+    return f"{text} {unit}".strip()
+
+
+def seconds(value: float | None, digits: int = 4) -> str:
+    if value is None:
+        return NONE
+    _, unit, factor = next(each for each in _TIMES if abs(value) >= each[0])
+    return number(value * factor, unit, digits)
+
+
+def microseconds(value: float | None) -> str:
+    return NONE if value is None else seconds(value / 1e6)
+
+
+def gib(value: float | None) -> str:
+    return NONE if value is None else f"{value / 2**30:.2f} GiB"
+
+
+def ratio(value: float | None) -> str:
+    return NONE if value is None else f"{value:.{3 if value < 2 else 2}f}×"
+
+
+def span(found: dict[str, Any] | None) -> str:
+    """The 95 % interval of something with `low` and `high`."""
+    if not found or found.get("low") is None or found.get("high") is None:
+        return NONE
+    return f"{ratio(found['low'])} to {ratio(found['high'])}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Of a share: 0.054 is 5.4 %."""
+    return NONE if value is None else f"{100 * value:.{digits}f} %"
+
+
+def change(value: float | None) -> str:
+    """Of a ratio of speeds: 1.026 is +2.6 %, from 2 on a factor."""
+    if value is None:
+        return NONE
+    return ratio(value) if value >= 2 else f"{100 * (value - 1):+.1f} %"
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,101 @@
+"""The command that is stopped, with made-up children: its report, its exit code, its going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from apexlab.bench.deliver import exit_code
+from apexlab.bench.store import read_rows
+
+SCRIPT = """
+import functools, sys
+sys.path.insert(0, {here!r})
+from runs import fake
+from apexlab.bench import cmd_train, station
+from apexlab.verify import main
+station.station = functools.partial(station.station, start=fake)
+cmd_train._require = lambda *_: None
+sys.exit(main.run(sys.argv[1:]))
+"""
+
+
+def command(where, *more, orders=None):
+    state = where.with_name("state")
+    state.mkdir(exist_ok=True)
+    orders = json.dumps({"state": str(state), **(orders or {})})
+    script = SCRIPT.format(here=str(Path(__file__).parent))
+    return subprocess.Popen(
+        [sys.executable, "-c", script, "bench", "train", "--device", "cpu", "--scenarios",
+         "torch-fused-fp32", "--out", str(where), *more],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "FAKE_CHILD": orders})
+
+
+def wait_for_rows(where, count):
+    until = time.monotonic() + 30
+    while len(read_rows(where)) < count:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_command_reports_what_is_finished_and_says_how_to_go_on(tmp_path, number):
+    where = tmp_path / "run"
+    process = command(where, "--rounds", "8")
+    wait_for_rows(where, 3 + 3 * 3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err and "speed" in out
+    again = re.search(r"apexlab (bench train .*--resume --out \S+)", err)[1]
+    assert again == (f"bench train --device cpu --scenarios torch-fused-fp32 --rounds 8 "
+                     f"--resume --out {where}")
+    result = json.loads((where / "result.json").read_text())
+    assert result["state"] == "partial" and 3 <= result["plan"]["rounds_finished"] < 8
+    assert (where / "report.html").exists()
+    if number == signal.SIGTERM:
+        return
+    before = read_rows(where)
+    process = command(where, "--rounds", "8", "--resume")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert json.loads((where / "result.json").read_text())["state"] == "complete"
+    assert read_rows(where)[:len(before)] == before
+
+
+def test_json_is_the_only_thing_on_stdout(tmp_path):
+    process = command(tmp_path / "run", "--rounds", "1", "--json")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert json.loads(out) == json.loads((tmp_path / "run" / "result.json").read_text())
+    assert "The baseline torch-fp32 is measured as well" in err
+
+
+def test_a_scenario_that_fails_ends_with_1_and_its_reason_in_the_result(tmp_path):
+    process = command(tmp_path / "run", "--rounds", "2",
+                      orders={"do": {"torch-fused-fp32": {"look": "nan"}}})
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "the loss is not finite" in out
+
+
+def scenario(state="measured", parity="pass", proof="not-needed"):
+    return {"state": state, "parity": {"verdict": parity}, "proof": {"verdict": proof}}
+
+
+@pytest.mark.parametrize(("scenarios", "code"), [
+    ([scenario()], 0), ([scenario("not-available", "untested", "not-proven")], 0),
+    ([scenario("partial")], 0), ([scenario("failed")], 1), ([scenario(parity="fail")], 1),
+    ([scenario(proof="not-proven")], 5), ([scenario(proof="blind")], 0),
+    ([scenario(proof="not-proven"), scenario("failed")], 1)])
+def test_the_exit_code_says_the_gravest_thing(scenarios, code):
+    assert exit_code({"scenarios": scenarios}) == code
