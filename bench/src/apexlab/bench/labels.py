@@ -18,17 +18,17 @@ OPTIMIZER_WORDS = {"torch-loop": "torch AdamW (for-loop)", "torch-foreach": "tor
 NORM_WORDS = {"torch": "torch norm", "torch-lowp": "torch norm in 16 bits", "apex": "fused norm"}
 # The first of these that any process had is what is said of all.
 _WORST = ("not-proven", "blind", "proven", "not-needed")
+_UNSEEN: dict[str, Any] = {"verdict": "blind", "parts": [],
+                           "why": "No process of it was looked at."}
 
 
 def proof_of(scenario: Scenario, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The proof of all its processes: as good as the worst of them."""
-    proofs = [row["proof"] for row in rows if row.get("proof")]
+    proofs = [row.get("proof") or _UNSEEN for row in rows]
     if not scenario.apex:
         why = next((proof["why"] for proof in proofs if proof["why"]), "")
         return {"verdict": "not-needed", "why": why, "parts": []}
-    if not proofs:
-        return {"verdict": "blind", "parts": [], "why": "No process of it was looked at."}
-    return dict(min(proofs, key=lambda proof: _WORST.index(proof["verdict"])))
+    return dict(_UNSEEN) if not proofs else dict(min(proofs, key=lambda proof: _WORST.index(proof["verdict"])))
 
 
 def label_of(scenario: Scenario, proof: Mapping[str, Any], apex: Mapping[str, Any]) -> str | None:
@@ -62,4 +62,4 @@ def relabelled(text: str, label: str | None) -> str:
     text = re.sub(r"Apex('s)?(?= FusedAdam)|Apex's", "the stand-in's", text)
     text = re.sub(r"\bApex\b", "the stand-in", text)
     text = re.sub(r"(?<!the stand-in's )(?<!and )FusedAdam", "the stand-in's FusedAdam", text)
-    return text[:1].upper() + text[1:]
+    return f"T{text[1:]}" if text.startswith("the stand-in") else text

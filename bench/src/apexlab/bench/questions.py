@@ -38,8 +38,7 @@ QUESTIONS = (
         ("torch-tf32", "torch-fp32"), ("torch-fused-tf32", "torch-fused-fp32")),
         note="One line turns it on: torch.set_float32_matmul_precision(\"high\")."),
     Question("FP16 with a scaler", "", "BF16", (
-        ("torch-fused-amp-fp16", "torch-fused-amp-bf16"), ("torch-amp-fp16", "torch-amp-bf16"),
-        ("apex-amp-fp16", "apex-amp-bf16"))),
+        ("torch-fused-amp-fp16", "torch-fused-amp-bf16"), ("torch-amp-fp16", "torch-amp-bf16"))),
     Question(_FUSED, "BF16", _FOREACH, (("torch-fused-amp-bf16", "torch-amp-bf16"),)),
     Question(_FUSED, "FP32", _FOREACH, (("torch-fused-fp32", "torch-fp32"),)),
     Question("Apex's FusedAdam", "BF16", _FUSED, (

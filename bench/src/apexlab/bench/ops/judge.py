@@ -137,8 +137,10 @@ def _apart(pairs: Pairs, call: Comparison | None, seed: int) -> str:
     if kernel is None or call is None:
         return ""
     ahead = {"FAST": "faster", "SLOW": "slower"}.get(kernel.verdict)
-    contrast = f"Its kernels are {ahead}, and its call is not: the" \
-        if ahead and kernel.verdict != call.verdict else "The"
+    contrast = "The"
+    if ahead and kernel.verdict != call.verdict:
+        unlike = "undecided" if call.verdict == "UNDECIDED" else "not"
+        contrast = f"Its kernels are {ahead}, and its call is {unlike}: the"
     own = f", the host {statistics.geometric_mean(new / base for base, new in host):.2f}x" \
         if host else ""
     return f"{contrast} kernels take {1 / kernel.ratio:.2f}x the time of the other's{own}."

@@ -73,7 +73,8 @@ def _title(row: Row) -> str:
     name = str(row["provider"])
     if not name.startswith("apex") or row["state"] != "measured" or row["label"] == "Apex":
         return TITLES[name]
-    other = STAND_IN if row["label"] == STAND_IN else "not proven to be Apex"
+    proven = row["proof"] is not None and row["proof"]["verdict"] == "proven"
+    other = row["label"] or ("unrecorded" if proven else "not proven to be Apex")
     return TITLES[name].replace("Apex", other)
 
 
