@@ -36,7 +36,7 @@ help: ## Show this list
 	@echo
 	@echo "Variables of image and wheel, behind the target: TORCH CUDA PYTHON APEX_REF TARGET BASE"
 	@echo "APEX_SOURCE ARCHS PROFILE JOBS MEMORY TAG DRY_RUN=1."
-	@echo "Of test: RINGS=unit,torch,cuda,docker,gpu or all."
+	@echo "Of test: RINGS=unit,torch,cuda,docker,browser,gpu or all."
 	@echo "make ends with 2 on any failure; '$(BIN)/apexlab' has the exit codes of the README."
 
 # The environment of the commands and of the tests, made anew when a dependency changes.

@@ -1,8 +1,9 @@
 """The rings of tests, and the environments that they need.
 
-A ring is a marker: `torch`, `cuda`, `docker`, `gpu`; a test without one is of the ring `unit`.
-APEXLAB_RINGS chooses (default unit,torch; "all"). A test whose need is absent is skipped, and
-the end of the run says so; APEXLAB_REQUIRE=docker,cuda turns such a skip into a failure.
+A ring is a marker: `torch`, `cuda`, `docker`, `browser`, `gpu`; a test without one is of the
+ring `unit`. APEXLAB_RINGS chooses (default unit,torch; "all"). A test whose need is absent is
+skipped, and the end of the run says so; APEXLAB_REQUIRE=docker,cuda turns such a skip into a
+failure.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
-RINGS = ("unit", "torch", "cuda", "docker", "gpu")
+RINGS = ("unit", "torch", "cuda", "docker", "browser", "gpu")
 NEEDS = {
     "torch": "a CPU build of torch, from PyPI",
     "cuda": "the CUDA build of torch and NVIDIA's compiler from PyPI, and g++",
     "docker": "a container engine with buildx; for publishing docker-registry and cosign",
+    "browser": "Debian's chromium-headless-shell (or chromium), and axe-core from npm",
     "gpu": "an NVIDIA GPU",
 }
 CPU_TORCH = "torch==2.13.0"
@@ -72,7 +74,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
         why = "; ".join(sorted(_left_out.get(ring, ())))
         left = f"left out: {why} (needs {NEEDS.get(ring, 'nothing')})" if why else ""
         ran = f"{done[ring]} tests ran" if ring in done else ""
-        terminalreporter.write_line(f"{ring:7}{', '.join(filter(None, (ran, left))) or 'no test'}")
+        terminalreporter.write_line(f"{ring:8}{', '.join(filter(None, (ran, left))) or 'no test'}")
 
 
 def lacking(ring: str, why: str) -> None:
@@ -178,6 +180,20 @@ def registry_tools() -> None:
     for program in ("docker-registry", "cosign", "openssl"):
         if shutil.which(program) is None:
             lacking("docker", f"there is no {program}")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A headless Chromium of Debian's, through playwright."""
+    found = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
+    if found is None:
+        lacking("browser", "there is no Chromium")
+    from playwright.sync_api import sync_playwright  # of the group dev
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found)
+        yield browser
+        browser.close()
 
 
 @dataclass(frozen=True)

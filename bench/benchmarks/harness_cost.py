@@ -23,9 +23,9 @@ import torch
 from apexlab.bench.measure import blocks
 from apexlab.bench.measure.data import Pool
 from apexlab.bench.measure.ranks import Ranks
-from apexlab.bench.preset_file import find_preset
-from apexlab.bench.scenario import scenarios
-from apexlab.bench.step import make_step
+from apexlab.bench.model.step import make_step
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.planning.scenario import scenarios
 
 GOAL = 0.005
 PAIRS = 100

@@ -4,11 +4,11 @@ import json
 
 import torch
 
-from apexlab.bench import probes
-from apexlab.bench.settings import Hyperparameters, Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import make_step
-from apexlab.bench.stream import Stream
+from apexlab.bench.model import probes
+from apexlab.bench.model.settings import Hyperparameters, Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import make_step
+from apexlab.bench.model.stream import Stream
 
 COUNT, ROWS, LENGTH = 60, 8, 64
 FUSED = {"optimizer": "torch-fused", "clip": 1.0}

@@ -19,10 +19,10 @@ from apexlab.bench.measure.blocks import Training
 from apexlab.bench.measure.endings import ending
 from apexlab.bench.measure.ranks import Ranks
 from apexlab.bench.measure.worker import Worker
-from apexlab.bench.plan import Timing
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import Step, make_step
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import Step, make_step
+from apexlab.bench.planning.plan import Timing
 
 FOLDER = Path(sys.argv[1])
 GPU = torch.device("cuda", 0)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import torch
 
-from apexlab.bench.apex import find_subject
 from apexlab.bench.measure import launches
 from apexlab.bench.measure.look import look
-from apexlab.bench.proof import apex_share, judge, owners
-from apexlab.bench.scenario import Scenario
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import make_step
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import make_step
+from apexlab.bench.planning.scenario import Scenario
+from apexlab.bench.run.apex import find_subject
+from apexlab.bench.run.proof import apex_share, judge, owners
 
 FOLDER, LIBRARY = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
 SHAPE = Shape("gpt", 512, 256, 4, 256, 4, 1024)

@@ -14,9 +14,9 @@ import torch
 
 from apexlab.bench.errors import MeasureError
 from apexlab.bench.measure import launches, look, parity, phases, profile
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import make_step
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import make_step
 
 FOLDER = Path(sys.argv[1])
 SHAPES = {"gpt": Shape("gpt", 128, 32, 2, 64, 4, 128),

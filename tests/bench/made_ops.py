@@ -11,7 +11,7 @@ import made_result
 
 from apexlab.bench.ops.cases import OPS, cases
 from apexlab.bench.ops.providers import left_out, providers
-from apexlab.bench.preset_file import find_preset
+from apexlab.bench.planning.preset_file import find_preset
 
 COPY = 4000.0  # GB/s
 # Of the copy rate, and host time in µs: what each provider comes to here.

@@ -11,10 +11,10 @@ import math
 import random
 from dataclasses import asdict
 
-from apexlab.bench.configuration import configuration, configuration_hash
-from apexlab.bench.preset_file import find_preset
-from apexlab.bench.rounds import order
-from apexlab.bench.scenario import find_scenarios, of_ladder
+from apexlab.bench.planning.configuration import configuration, configuration_hash
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.planning.rounds import order
+from apexlab.bench.planning.scenario import find_scenarios, of_ladder
 
 MADE_UP = "made up for a test: no figure here was measured"
 COMMIT = "6424da3b0b0d6fda0a1a0ab8a9e0a4d0a0f0c0de"
@@ -81,7 +81,7 @@ def result(label="Apex", record=None, **given):
 
 
 def _result(label, record, given):
-    from apexlab.bench.result import make_result
+    from apexlab.bench.result.result import make_result
 
     given = dict(given)
     of_plan = {key: given.pop(key) for key in ("ladder", "names", "rounds", "device", "gpus",

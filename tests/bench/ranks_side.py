@@ -15,10 +15,10 @@ import torch
 from apexlab.bench.measure import worker
 from apexlab.bench.measure.data import Pool
 from apexlab.bench.measure.ranks import Ranks, join
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import make_step
-from apexlab.bench.transformer import Transformer
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import make_step
+from apexlab.bench.model.transformer import Transformer
 
 SHAPE = Shape("llama", 64, 16, 2, 32, 2, 48)
 RANK = int(os.environ["RANK"])

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apexlab.bench import folder as folders
-from apexlab.bench.apex import Subject
-from apexlab.bench.plan import Plan, Request, make_plan
-from apexlab.bench.preset_file import find_preset
-from apexlab.bench.station import station
-from apexlab.bench.store import opened
-from apexlab.bench.train import Runner
+from apexlab.bench.planning.plan import Plan, Request, make_plan
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.run import folder as folders
+from apexlab.bench.run.apex import Subject
+from apexlab.bench.run.station import station
+from apexlab.bench.run.store import opened
+from apexlab.bench.run.train import Runner
 
 CHILD = Path(__file__).with_name("fake_child.py")
 PAIR = ("torch-fp32", "torch-fused-fp32")

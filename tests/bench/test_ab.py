@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import ab
 from apexlab.bench.cmd_ab import _handed_on
+from apexlab.bench.run import ab
 from apexlab.verify.errors import CannotError, UsageError
 
 

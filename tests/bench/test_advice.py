@@ -5,10 +5,10 @@ import json
 import made_result as made
 import pytest
 
-from apexlab.bench.labels import relabelled
-from apexlab.bench.questions import QUESTIONS
-from apexlab.bench.scenario import differing, scenarios
-from apexlab.bench.scenario_table import LADDERS
+from apexlab.bench.planning.scenario import differing, scenarios
+from apexlab.bench.planning.scenario_table import LADDERS
+from apexlab.bench.result.labels import relabelled
+from apexlab.bench.result.questions import QUESTIONS
 
 
 def said(result, part):

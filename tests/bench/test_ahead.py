@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import shape
-from apexlab.bench.ahead import Ahead
-from apexlab.bench.launch import Launcher, begun
-from apexlab.verify import errors
+from apexlab import bench, verify
+from apexlab.bench.run.ahead import Ahead
+from apexlab.bench.run.launch import Launcher, begun
 from apexlab.verify.errors import CannotError
 
-PARTS = ":".join(str(Path(module.__file__).parents[2]) for module in (shape, errors))
+PARTS = ":".join(str(Path(part.__file__).parents[2]) for part in (bench, verify))
 TASK = {"kind": "time", "gpus": 1, "scenario": "torch-fp32"}
 # As the worker does with --wait, without torch: it says which process it is, in its result.
 WAITS = """

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apexlab.bench import apex
+from apexlab.bench.run import apex
 from apexlab.verify import site
 from apexlab.verify.errors import CannotError
 from apexlab.verify.record import Built, Record

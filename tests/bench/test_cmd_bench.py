@@ -122,3 +122,12 @@ def test_the_command_to_go_on_with_names_every_option_that_was_given(tmp_path):
     assert _again(context.params, tmp_path / "a b") == (
         "apexlab bench train --ladder all --quick --device cpu --rounds 2 --seed 3 --margin 5.0 "
         f"--allow-shared-gpu --resume --out '{tmp_path}/a b'")
+
+
+@pytest.mark.parametrize("option, value", [("--margin", "nan"), ("--margin", "inf"),
+                                           ("--rounds", "3000000")])
+def test_a_number_beyond_all_measure_is_refused(tmp_path, option, value):
+    """NaN is in every range; millions of rounds fill the memory with their order alone."""
+    done = apexlab("bench", "train", "--device", "cpu", option, value, "--out", tmp_path / "run")
+    assert done.returncode == 2 and option in done.stderr
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "run").exists()

@@ -8,9 +8,9 @@ import made_result as made
 import pytest
 from click.testing import CliRunner
 
-from apexlab.bench import comparison
 from apexlab.bench.cmd_bench import bench
-from apexlab.bench.compare_text import markdown
+from apexlab.bench.report.compare_text import markdown
+from apexlab.bench.result import comparison, stats
 from apexlab.verify.errors import UsageError
 
 FEW = ["torch-fp32", "torch-amp-fp16", "apex-fp32", "torch-tf32"]
@@ -128,8 +128,8 @@ def test_alternated_rounds_are_compared_in_pairs(base):
 
 
 def test_rounds_are_paired_by_their_numbers():
-    got = comparison.compare_rounds({0: [1.0], 1: [2.0], 4: [9.0]}, {1: [1.0], 0: [1.0], 2: [5.0]})
-    assert got.rounds == (1.0, 2.0)
+    got = stats.shared_rounds({0: [1.0], 1: [2.0], 4: [9.0]}, {1: [3.0], 0: [4.0], 2: [5.0]})
+    assert got == ([[1.0], [2.0]], [[4.0], [3.0]])
 
 
 # -- the command

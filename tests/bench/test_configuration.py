@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apexlab.bench.configuration import configuration, configuration_hash
-from apexlab.bench.preset_file import presets
-from apexlab.bench.scenario import of_ladder
+from apexlab.bench.planning.configuration import configuration, configuration_hash
+from apexlab.bench.planning.preset_file import presets
+from apexlab.bench.planning.scenario import of_ladder
 
 TINY, CLASSIC = presets()["tiny"], of_ladder("classic")
 BASE = {"preset": TINY, "scenarios": CLASSIC, "data": "d" * 64, "seed": 0, "device": "cuda",

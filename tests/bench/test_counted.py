@@ -3,7 +3,7 @@
 import made_result as made
 import pytest
 
-from apexlab.bench.counted import count, ending, paired
+from apexlab.bench.result.counted import count, ending, paired
 
 NAMES = ["torch-fp32", "torch-tf32", "torch-amp-bf16"]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from apexlab.bench.store import read_plan, read_rows
+from apexlab.bench.run.store import read_plan, read_rows
 
 pytestmark = pytest.mark.torch
 

@@ -6,7 +6,7 @@ import made_ops
 import made_result as made
 import pytest
 
-from apexlab.bench import exports
+from apexlab.bench.report import exports
 from apexlab.verify.errors import CannotError
 
 
@@ -47,7 +47,7 @@ def test_without_the_package_one_sentence_says_what_to_install(
         monkeypatch, result, tmp_path, module, export):
     monkeypatch.setitem(sys.modules, module, None)
     extra = module.partition(".")[0]
-    with pytest.raises(CannotError, match=rf"pip install 'apexlab-bench\[{extra}\]'"):
+    with pytest.raises(CannotError, match=rf"pip install {extra}\."):
         export(result, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

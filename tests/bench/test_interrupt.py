@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench.deliver import exit_code
-from apexlab.bench.store import read_rows
+from apexlab.bench.report.deliver import exit_code
+from apexlab.bench.run.store import read_rows
 
 SCRIPT = """
 import functools, sys
 sys.path.insert(0, {here!r})
 from runs import fake
-from apexlab.bench import cmd_train, station
+from apexlab.bench import cmd_train
+from apexlab.bench.run import station
 from apexlab.verify import main
 station.station = functools.partial(station.station, start=fake)
 cmd_train._require = lambda *_: None
@@ -47,11 +48,11 @@ def wait_for_rows(where, count):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_command_reports_what_is_finished_and_says_how_to_go_on(tmp_path, number):
     where = tmp_path / "run"
     process = command(where, "--rounds", "8")
-    wait_for_rows(where, 3 + 3 * 3)
+    wait_for_rows(where, 4 + 3 * 3)  # three whole rounds, and a row of the next at most
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -62,7 +63,7 @@ def test_a_stopped_command_reports_what_is_finished_and_says_how_to_go_on(tmp_pa
     result = json.loads((where / "result.json").read_text())
     assert result["state"] == "partial" and 3 <= result["plan"]["rounds_finished"] < 8
     assert (where / "report.html").exists()
-    if number == signal.SIGTERM:
+    if number != signal.SIGINT:
         return
     before = read_rows(where)
     process = command(where, "--rounds", "8", "--resume")
@@ -70,6 +71,35 @@ def test_a_stopped_command_reports_what_is_finished_and_says_how_to_go_on(tmp_pa
     assert process.returncode == 0, err
     assert json.loads((where / "result.json").read_text())["state"] == "complete"
     assert read_rows(where)[:len(before)] == before
+
+
+def test_under_nohup_a_hangup_changes_nothing(tmp_path):
+    where = tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = command(where, "--rounds", "2")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for_rows(where, 3)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert json.loads((where / "result.json").read_text())["state"] == "complete"
+
+
+@pytest.mark.parametrize(("name", "sound", "harm"), [
+    ("runs.jsonl", '"result": {', '"resul": {'), ("plan.json", '"rounds": 1', '"rounds": "x"')])
+def test_what_is_damaged_is_not_gone_on_with(tmp_path, name, sound, harm):
+    where = tmp_path / "run"
+    _, err = command(where, "--rounds", "1").communicate(timeout=60)
+    path = where / name
+    assert sound in path.read_text(), err
+    path.write_text(path.read_text().replace(sound, harm))
+    rows = (where / "runs.jsonl").read_text()
+    process = command(where, "--rounds", "2", "--resume")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and "damaged" in err and out == ""
+    assert (where / "runs.jsonl").read_text() == rows
 
 
 def test_json_is_the_only_thing_on_stdout(tmp_path):

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import parity
-from apexlab.bench import shape as shape_module
-from apexlab.bench.apex import Subject
-from apexlab.bench.proof import judge
-from apexlab.bench.scenario import scenarios
+from apexlab.bench.model import shape as shape_module
+from apexlab.bench.planning.scenario import scenarios
+from apexlab.bench.result import parity
+from apexlab.bench.run.apex import Subject
+from apexlab.bench.run.proof import judge
 
 pytestmark = pytest.mark.torch
 HERE = Path(__file__).parent
-SOURCE = Path(shape_module.__file__).parents[2]
+SOURCE = Path(shape_module.__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import parity
-from apexlab.bench import shape as shape_module
-from apexlab.bench.scenario import Scenario
-from apexlab.bench.settings import Settings
-from apexlab.verify import errors, interposer
+from apexlab import bench, verify
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.planning.scenario import Scenario
+from apexlab.bench.result import parity
+from apexlab.verify import interposer
 
 pytestmark = pytest.mark.gpu
 SIDE = Path(__file__).with_name("look_gpu_side.py")
-PARTS = ":".join(str(Path(module.__file__).parents[2]) for module in (shape_module, errors))
+PARTS = ":".join(str(Path(part.__file__).parents[2]) for part in (bench, verify))
 HONEST = ("fp32", "tf32", "bf16", "fp16", "fp16 fused", "lowp", "graph", "compile")
 LOW = {"tf32": "tf32", "bf16": "amp-bf16", "fp16": "amp-fp16", "fp16 fused": "amp-fp16",
        "lowp": "amp-bf16", "graph": "amp-bf16", "compile": "amp-bf16"}

@@ -14,10 +14,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from apexlab import bench
+from apexlab.bench.result import result_file
 
 MEASURED = Path(__file__).with_name("measured")
-SCHEMA = Path(bench.__file__).with_name("schema") / "bench-1.json"
+SCHEMA = result_file.SCHEMA_FILE
 
 
 @pytest.fixture(scope="module", params=["train", "ops"])

@@ -12,8 +12,6 @@ from apexlab.bench.ops.cases import Case
     (1000, {}, 28),
     (1000, {"weight": "bfloat16", "moment": "float32"}, 22),
     (1000, {"weight": "bfloat16", "moment": "bfloat16"}, 14),
-    (1000, {"weight": "bfloat16", "master": True}, 28),
-    (1000, {"weight": "float16", "master": True}, 28),
 ])
 def test_a_step_of_adam_moves_as_many_bytes_as_its_state_has(numbers, given, per_number):
     assert least.adam(numbers, **given) == per_number * numbers

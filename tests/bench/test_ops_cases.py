@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from apexlab.bench.ops.cases import NORMS, OPS, cases, settings
+from apexlab.bench.ops.judge import mode
 from apexlab.bench.ops.providers import PROVIDERS, TITLES, left_out, providers
-from apexlab.bench.preset import numbers_of
-from apexlab.bench.preset_file import find_preset
+from apexlab.bench.planning.preset import numbers_of
+from apexlab.bench.planning.preset_file import find_preset
 
 GPU = cases(OPS, find_preset("gpt-small"), "cuda", False)
 QUICK = cases(OPS, find_preset("gpt-small"), "cuda", True)
@@ -30,8 +31,8 @@ def test_adam_is_measured_on_small_large_and_real_tensors():
 @pytest.mark.parametrize("op", NORMS)
 def test_norms_are_measured_in_three_precisions_both_ways(op):
     mine = [case for case in GPU if case.op == op]
-    assert {(case.mode, case.direction) for case in mine} == {
-        (mode, direction) for mode in ("fp32", "bf16", "autocast")
+    assert {(mode(vars(case)), case.direction) for case in mine} == {
+        (word, direction) for word in ("fp32", "bf16", "autocast")
         for direction in ("forward", "forward+backward")}
     assert names(GPU, op) == {f"width {width}" for width in (768, 1024, 4096, 8192)}
     for case in mine:
@@ -40,8 +41,8 @@ def test_norms_are_measured_in_three_precisions_both_ways(op):
 
 
 def test_quick_is_a_part_of_the_whole_but_for_the_size_of_norms():
-    where = {(case.op, case.name, case.mode, case.direction) for case in GPU}
-    quick = {(case.op, case.name, case.mode, case.direction) for case in QUICK}
+    where = {(case.op, case.name, mode(vars(case)), case.direction) for case in GPU}
+    quick = {(case.op, case.name, mode(vars(case)), case.direction) for case in QUICK}
     assert quick < where
     assert sum(case.numbers for case in QUICK) < sum(case.numbers for case in GPU) / 4
 

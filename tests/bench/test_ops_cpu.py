@@ -80,7 +80,7 @@ def test_all_that_a_cpu_has_is_measured_and_the_rest_says_why_not(result):
 
 def test_the_result_keeps_to_its_schema(result):
     jsonschema = pytest.importorskip("jsonschema")
-    from apexlab.bench import result as results
+    from apexlab.bench.result import result as results
 
     schema = Path(results.__file__).with_name("schema") / "bench-1.json"
     jsonschema.validate(result, json.loads(schema.read_text()))

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from apexlab.bench import parity
-from apexlab.bench.scenario import scenarios
+from apexlab.bench.planning.scenario import scenarios
+from apexlab.bench.result import parity
 
 STEPS = 200
 FP32, LOW = scenarios()["torch-fused-fp32"], scenarios()["torch-fused-amp-bf16"]

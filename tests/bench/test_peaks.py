@@ -2,8 +2,8 @@
 
 import pytest
 
-from apexlab.bench.peaks import PEAKS, dtype_used, find_peak, mfu
-from apexlab.bench.preset_file import find_preset
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.result.peaks import PEAKS, dtype_used, find_peak, mfu
 
 
 @pytest.mark.parametrize("precision, error, dtype", [

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from apexlab.bench.plan import TIMING, Request, differences, make_plan
-from apexlab.bench.preset_file import find_preset
-from apexlab.bench.scenario import scenarios
-from apexlab.bench.task import look_task, time_task
+from apexlab.bench.planning.plan import TIMING, Request, differences, make_plan
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.planning.scenario import scenarios
+from apexlab.bench.run.task import look_task, time_task
 from apexlab.verify.errors import UsageError
 
 CPU = find_preset("cpu")

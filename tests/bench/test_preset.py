@@ -1,5 +1,6 @@
 """Presets: what is shipped, the arithmetic on them, and files of one's own."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apexlab.bench.errors import PresetError
-from apexlab.bench.preset import GIB, flops_per_token, matrix_parameters, numbers_of, tensors
-from apexlab.bench.preset_file import KEYS, find_preset, presets, read_preset
-from apexlab.bench.shape import Shape
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.planning.preset import (
+    GIB,
+    flops_per_token,
+    matrix_parameters,
+    numbers_of,
+    tensors,
+)
+from apexlab.bench.planning.preset_file import KEYS, find_preset, presets, read_preset
 
 OWN = {"kind": '"gpt"', "layers": 2, "width": 64, "heads": 4, "ffn": 256, "vocabulary": 512,
        "context": 32, "batch": 4}
@@ -148,6 +155,17 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 def test_every_key_is_explained_in_the_shipped_file():
-    from apexlab.bench.preset_file import SHIPPED
+    from apexlab.bench.planning.preset_file import SHIPPED
     head = SHIPPED.read_text().split("[tiny]")[0]
     assert [key for key in KEYS if key not in head] == []
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "", "<script>", "x\x1b[2J", "a b", "n" * 65,
+                                  ".hidden"])
+def test_a_name_that_is_no_name_for_a_folder_is_refused(tmp_path, name):
+    """The folder of a run is named after its preset, and so are rows of tables."""
+    path = tmp_path / "own.toml"
+    rows = "".join(f"{key} = {value}\n" for key, value in OWN.items())
+    path.write_text(f"[{json.dumps(name)}]\n{rows}")
+    with pytest.raises(PresetError, match="Name it with letters"):
+        read_preset(path)

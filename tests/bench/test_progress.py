@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from apexlab.bench import progress
-from apexlab.bench.progress import Bar, Lines, Times, spoken, stage
+from apexlab.bench.run import progress
+from apexlab.bench.run.progress import Bar, Lines, Times, spoken, stage
 
 TODO = [("look", "a"), ("time", "a"), ("time", "b")]
 

@@ -3,9 +3,9 @@
 
 import pytest
 
-from apexlab.bench.proof import apex_share, owners, proof
-from apexlab.bench.scenario import Scenario, scenarios
-from apexlab.bench.settings import Settings
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.planning.scenario import Scenario, scenarios
+from apexlab.bench.run.proof import apex_share, owners, proof
 from apexlab.verify.attribute import Registered
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, AddFunctor>(int)"

@@ -13,8 +13,8 @@ import made_result as made
 import pytest
 
 from apexlab.bench import cmd_report
-from apexlab.bench.result import make_result
-from apexlab.bench.write import write_report
+from apexlab.bench.report.write import write_report
+from apexlab.bench.result.result import make_result
 from apexlab.verify.errors import CannotError
 from apexlab.verify.main import run
 

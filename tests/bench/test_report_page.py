@@ -10,11 +10,12 @@ import made_ops
 import made_result as made
 import pytest
 
-from apexlab.bench.report import page as pages
-from apexlab.bench.report import rows, words
-from apexlab.bench.report.charts import charts
-from apexlab.bench.report.draw import ROLES
-from apexlab.bench.report.page import page
+from apexlab.bench.report import words
+from apexlab.bench.report.page import page as pages
+from apexlab.bench.report.page import rows
+from apexlab.bench.report.page.charts import charts
+from apexlab.bench.report.page.draw import ROLES
+from apexlab.bench.report.page.page import page
 from apexlab.verify.render import printable
 
 TRAIN = {
@@ -207,7 +208,7 @@ def test_every_chart_has_a_finding_a_label_and_its_figures_as_a_table(written, n
 
 def test_there_is_a_chart_for_each_question(results):
     assert set(charts(results["all"])) == CHARTS
-    assert set(charts(results["alone"])) == {"memory", "phases", "losses"}
+    assert set(charts(results["alone"])) == {"memory", "phases"}
 
 
 @pytest.mark.parametrize("name", ["all", "ops"])
@@ -230,6 +231,15 @@ def test_the_ladder_draws_each_speed_with_its_interval_and_says_the_verdict(resu
         row = next(row for row in chart.rows if row[0] == each["title"])
         assert row[2:] == (words.ratio(speed["ratio"]), words.span(speed), speed["verdict"])
     assert chart.title.startswith("Fastest is torch-fused-amp-bf16-compile: 8.")
+
+
+def test_what_is_not_decided_is_not_called_the_fastest(results):
+    result = copy.deepcopy(results["all"])
+    for each in result["scenarios"]:
+        if each["speedup"]:
+            each["speedup"]["verdict"] = "UNDECIDED"
+    baseline = result["plan"]["baseline"]
+    assert charts(result)["ladder"].title == f"Nothing is sure to be faster than {baseline}"
 
 
 def test_a_faster_scenario_has_a_longer_bar():
@@ -265,7 +275,7 @@ def test_what_failed_or_trained_differently_is_in_the_charts_without_a_bar(resul
 
 
 def test_a_loss_that_is_no_number_leaves_a_gap(results):
-    result = copy.deepcopy(results["cpu"])
+    result = copy.deepcopy(results["all"])
     result["scenarios"][0]["losses"][3:6] = [None] * 3
     assert "nan" not in re.sub(r"[a-z]{4,}", "", str(charts(result)["losses"].drawing.attrib))
     assert Page(page(result)).open == []

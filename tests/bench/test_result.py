@@ -8,11 +8,11 @@ import made_ops
 import made_result as made
 import pytest
 
-from apexlab.bench import result_file
-from apexlab.bench.flags import FLAGS
-from apexlab.bench.preset_file import find_preset
-from apexlab.bench.result import make_result
-from apexlab.bench.result_file import read_result
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.result import result_file
+from apexlab.bench.result.flags import FLAGS
+from apexlab.bench.result.result import make_result
+from apexlab.bench.result.result_file import read_result
 from apexlab.verify.errors import UsageError
 
 SCHEMA = json.loads((result_file.SCHEMA_FILE).read_text())

@@ -5,10 +5,10 @@ import json
 import jsonschema
 import pytest
 
-from apexlab.bench.markdown import markdown
-from apexlab.bench.result_file import SCHEMA_FILE, read_result
-from apexlab.bench.tables import csv_text
-from apexlab.bench.terminal import summary
+from apexlab.bench.report.markdown import markdown
+from apexlab.bench.report.tables import csv_text
+from apexlab.bench.report.terminal import summary
+from apexlab.bench.result.result_file import SCHEMA_FILE, read_result
 
 pytestmark = pytest.mark.torch
 

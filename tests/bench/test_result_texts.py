@@ -9,10 +9,11 @@ import made_ops
 import made_result as made
 import pytest
 
-from apexlab.bench.markdown import markdown
-from apexlab.bench.markdown_table import cell
-from apexlab.bench.tables import HEAD, csv_text
-from apexlab.bench.terminal import summary
+from apexlab.bench.report.markdown import markdown
+from apexlab.bench.report.markdown_table import cell
+from apexlab.bench.report.tables import HEAD, csv_text
+from apexlab.bench.report.terminal import summary, unfinished
+from apexlab.bench.result.warn import warnings
 
 MADE = {"all": {}, "stand-in": {"label": "stand-in"}, "none": {"label": None},
         "cpu": {"label": None, "device": "cpu"}, "one": {"ladder": "classic", "rounds": 1},
@@ -111,7 +112,32 @@ def test_the_terminal_has_each_answer_on_a_line(results):
     assert re.search(r"^torch\.compile +\+3\d\.\d %  FAST +use it$", text, re.MULTILINE)
     assert re.search(r"^Apex's norm \(BF16 autocast\) +-5\.\d %  SLOW +leave it out here$", text,
                      re.MULTILINE)
-    assert "noise ±0" in text.splitlines()[0]
+    lines = text.splitlines()
+    above = lines[:lines.index("")]
+    assert results["all"]["headline"].startswith(above[0])  # the answer, then what it holds for
+    assert "noise ±0" in above[-1]
+
+
+def test_on_a_cpu_the_first_line_says_that_apex_needs_a_gpu():
+    text = summary(made.result(label=None, device="cpu", ladder="classic"), False)
+    assert "Apex needs a GPU, so nothing is said of it" in text.split("\n\n")[0]
+
+
+def test_a_single_scenario_on_a_cpu_is_told_what_can_be_compared_there():
+    for ladder, told in (("classic", True), ("modern", False)):
+        result = made.result(label=None, device="cpu", ladder=ladder)
+        assert any("--ladder modern" in each for each in warnings(result, [])) == told
+
+
+def test_the_terminal_names_together_what_lacks_the_same():
+    here = {"kind": "train", "scenarios": [
+        {"title": "a", "state": "not-available", "why": "Apex is not available on a CPU."},
+        {"title": "b", "state": "measured", "why": ""},
+        {"title": "c", "state": "failed", "why": "out of memory."},
+        {"title": "d", "state": "not-available", "why": "Apex is not available on a CPU."}]}
+    assert unfinished(here) == [
+        ("not available", ["a", "d"], "Apex is not available on a CPU."),
+        ("failed", ["c"], "out of memory.")]
 
 
 def test_the_terminal_has_the_place_of_the_report(results, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apexlab.bench.rounds import REPEATS, Attempt, Outcome, Run, order, review, state
+from apexlab.bench.planning.rounds import REPEATS, Attempt, Outcome, Run, order, review, state
 from apexlab.verify.errors import UsageError
 
 NAMES = [f"s{number}" for number in range(20)]

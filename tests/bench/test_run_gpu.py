@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import plan as plans
-from apexlab.bench.store import read_rows
+from apexlab.bench.planning import plan as plans
+from apexlab.bench.run.store import read_rows
 
 pytestmark = pytest.mark.gpu
 HERE = Path(__file__).parent
-SOURCES = Path(plans.__file__).parents[2]
+SOURCES = Path(plans.__file__).parents[3]
 VERIFY = SOURCES.parents[1] / "verify" / "src"
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from runs import PAIR, Quiet, cpu_plan, run
 
-from apexlab.bench import counted, stats
-from apexlab.bench.plan import Request, make_plan
-from apexlab.bench.preset_file import find_preset
-from apexlab.bench.store import opened, read_plan, read_rows
+from apexlab.bench.planning.plan import Request, make_plan
+from apexlab.bench.planning.preset_file import find_preset
+from apexlab.bench.result import counted, stats
+from apexlab.bench.run.store import opened, read_plan, read_rows
 from apexlab.verify.errors import CannotError, UsageError
 
 BASE, FUSED = PAIR
@@ -270,3 +270,25 @@ def test_a_full_disk_says_what_is_kept(tmp_path):
     assert process.returncode != 0 and len(rows) > 3
     assert f"The {len(rows)} results before this one are kept" in said.decode()
     assert (where / "runs.jsonl").read_bytes().endswith(b"\n")
+
+
+def test_a_baseline_that_failed_is_looked_at_again(tmp_path, monkeypatch):
+    """Its process was killed by chance: the run goes on, where it would be lost for ever."""
+    where = tmp_path / "run"
+    with pytest.raises(CannotError, match="does not run here"):
+        run(cpu_plan(rounds=1), where, {"do": {BASE: {"look": "kill"}}}, monkeypatch)
+    rows = run(cpu_plan(rounds=1), where, {}, monkeypatch, resume=True)
+    assert [row["result"]["ending"] for row in rows
+            if row["row"] == "look" and row["scenario"] == BASE] == ["failed", "finished"]
+    assert len(runs_of(rows)) == 3
+
+
+def test_a_run_is_not_gone_on_with_under_another_apex(tmp_path, monkeypatch):
+    where = tmp_path / "run"
+    run(cpu_plan(rounds=1), where, {}, monkeypatch)
+    path = where / "runs.jsonl"
+    path.write_text(path.read_text().replace('"present": false', '"present": true', 1))
+    before = path.read_text()
+    with pytest.raises(UsageError, match="changed within this run"):
+        run(cpu_plan(rounds=2), where, {}, monkeypatch, resume=True)
+    assert path.read_text() == before

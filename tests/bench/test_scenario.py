@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from apexlab.bench import scenario_table as table
-from apexlab.bench.scenario import (
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.planning import scenario_table as table
+from apexlab.bench.planning.scenario import (
     Ladder,
     Scenario,
     Step,
@@ -16,8 +17,7 @@ from apexlab.bench.scenario import (
     of_ladder,
     scenarios,
 )
-from apexlab.bench.scenario_checks import check
-from apexlab.bench.settings import Settings
+from apexlab.bench.planning.scenario_checks import check
 from apexlab.verify.errors import UsageError
 
 ROW = {row.name: row for row in table.SCENARIOS}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
 from apexlab.verify.errors import UsageError
 
 SMALL = {"kind": "gpt", "vocabulary": 64, "context": 32, "layers": 2, "width": 32, "heads": 4,

@@ -10,16 +10,16 @@ import time
 import pytest
 from runs import Quiet, cpu_plan, fake
 
-from apexlab.bench import folder as folders
-from apexlab.bench import station as stations
-from apexlab.bench import task
-from apexlab.bench.apex import Subject
-from apexlab.bench.launch import WORKER, Launcher, last_words, worker
-from apexlab.bench.scenario import scenarios
-from apexlab.bench.station import Station, VanishedError, refuse_vanished
-from apexlab.bench.store import opened
-from apexlab.bench.telemetry import Sample
-from apexlab.bench.train import Runner
+from apexlab.bench.planning.scenario import scenarios
+from apexlab.bench.run import folder as folders
+from apexlab.bench.run import station as stations
+from apexlab.bench.run import task
+from apexlab.bench.run.apex import Subject
+from apexlab.bench.run.launch import WORKER, Launcher, last_words, worker
+from apexlab.bench.run.station import Station, VanishedError, refuse_vanished
+from apexlab.bench.run.store import opened
+from apexlab.bench.run.telemetry import Sample
+from apexlab.bench.run.train import Runner
 from apexlab.verify.errors import CannotError
 
 BASE = scenarios()["torch-fp32"]
@@ -140,13 +140,13 @@ def test_several_gpus_are_started_by_torchrun_and_measured_beside_one(tmp_path, 
 
 def test_every_process_has_the_same_variables(monkeypatch, tmp_path):
     monkeypatch.setenv("LD_PRELOAD", "/made/up.so")
-    assert stations._environ("cuda", None) == dict(os.environ)
+    assert stations.variables("cuda", None) == dict(os.environ)
     library = tmp_path / "liblaunches.so"
-    assert stations._environ("cuda", library) == {
+    assert stations.variables("cuda", library) == {
         **os.environ, "LD_PRELOAD": f"{library} /made/up.so"}
-    assert stations._environ("cpu", None)["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert stations.variables("cpu", None)["OMP_WAIT_POLICY"] == "PASSIVE"
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    assert stations._environ("cpu", None) == dict(os.environ)
+    assert stations.variables("cpu", None) == dict(os.environ)
 
 
 def test_a_python_that_cannot_be_started_is_said(tmp_path):

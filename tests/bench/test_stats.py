@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from apexlab.bench import stats
 from apexlab.bench.errors import SamplesError
-from apexlab.bench.rounds import order
-from apexlab.bench.stats import Interval, compare, control, judge, summary
+from apexlab.bench.planning.rounds import order
+from apexlab.bench.result import stats
+from apexlab.bench.result.stats import Interval, compare, control, judge, summary
 
 times = st.floats(1e-6, 1e6)
 blocks = st.lists(times, min_size=1, max_size=6)

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 from runs import cpu_plan
 
-from apexlab.bench import folder as folders
-from apexlab.bench.store import opened, read_plan, read_rows
+from apexlab.bench.run import folder as folders
+from apexlab.bench.run.store import opened, read_plan, read_rows
 from apexlab.verify.errors import CannotError, UsageError
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apexlab.bench import draws as draws_module
 from apexlab.bench.draws import Draws, words
-from apexlab.bench.stream import Stream
+from apexlab.bench.model.stream import Stream
 from apexlab.verify.errors import UsageError
 
 # As made by CPython 3.10 to 3.13. A change here is a new ALGORITHM: old results would no longer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apexlab.bench import nvml
-from apexlab.bench.telemetry import Sample, causes, energy, names, sliced
+from apexlab.bench.run import nvml
+from apexlab.bench.run.telemetry import Sample, causes, energy, names, sliced
 
 
 def samples(*, start=0.0, count=20, period=0.1, watts=500.0, **more):

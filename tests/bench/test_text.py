@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from apexlab.bench.shape import Shape
-from apexlab.bench.text import check_text, sequences
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.text import check_text, sequences
 from apexlab.verify.errors import UsageError
 
 SHAPE = Shape("gpt", 256, 16, 1, 16, 2, 32)

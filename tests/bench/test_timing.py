@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import shape as shape_module
-from apexlab.verify import errors
+from apexlab import bench, verify
 
 pytestmark = pytest.mark.torch
 SIDE = Path(__file__).with_name("time_side.py")
-PARTS = ":".join(str(Path(module.__file__).parents[2]) for module in (shape_module, errors))
+PARTS = ":".join(str(Path(part.__file__).parents[2]) for part in (bench, verify))
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import shape as shape_module
-from apexlab.verify import errors
+from apexlab import bench, verify
 
 pytestmark = pytest.mark.gpu
 SIDE = Path(__file__).with_name("gpu_time_side.py")
-PARTS = ":".join(str(Path(module.__file__).parents[2]) for module in (shape_module, errors))
+PARTS = ":".join(str(Path(part.__file__).parents[2]) for part in (bench, verify))
 
 
 def said(gpu, *arguments):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import shape as shape_module
+from apexlab.bench.model import shape as shape_module
 
 pytestmark = pytest.mark.torch
 HERE = Path(__file__).parent
@@ -22,7 +22,7 @@ SOURCE = Path(shape_module.__file__).parent
 def found(torch_python):
     done = subprocess.run(
         [torch_python, HERE / "torch_side.py", HERE.parent / "standin"], capture_output=True,
-        text=True, timeout=600, env={**os.environ, "PYTHONPATH": str(SOURCE.parents[1])})
+        text=True, timeout=600, env={**os.environ, "PYTHONPATH": str(SOURCE.parents[2])})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -174,11 +174,11 @@ def test_what_a_cpu_lacks_is_refused_in_a_sentence(found):
 
 
 def test_without_apex_its_parts_are_refused_by_name(torch_python):
-    code = ("from apexlab.bench.settings import Settings\n"
-            "from apexlab.bench.shape import Shape\n"
-            "from apexlab.bench.step import make_step\n"
+    code = ("from apexlab.bench.model.settings import Settings\n"
+            "from apexlab.bench.model.shape import Shape\n"
+            "from apexlab.bench.model.step import make_step\n"
             "make_step(Shape('gpt', 8, 8, 1, 8, 1, 8), Settings(norm='apex'), 'cpu', 0)")
     done = subprocess.run([torch_python, "-c", code], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "PYTHONPATH": str(SOURCE.parents[1])})
+                          env={**os.environ, "PYTHONPATH": str(SOURCE.parents[2])})
     assert "CannotError: apex.normalization.FusedLayerNorm cannot be made here " \
            "(ModuleNotFoundError: No module named 'apex')" in done.stderr

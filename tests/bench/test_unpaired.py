@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
-from apexlab.bench import stats, unpaired
 from apexlab.bench.errors import SamplesError
+from apexlab.bench.result import stats, unpaired
 
 
 def run(rng, rounds, time, between, within=0.001, blocks=10):

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from apexlab.bench import shape as shape_module
-from apexlab.bench.scenario import scenarios
-from apexlab.bench.shape import Shape
+from apexlab import bench, verify
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.planning.scenario import scenarios
 from apexlab.verify import errors
 
 pytestmark = pytest.mark.torch
-PARTS = ":".join(str(Path(module.__file__).parents[2]) for module in (shape_module, errors))
+PARTS = ":".join(str(Path(part.__file__).parents[2]) for part in (bench, verify))
 SIDE = Path(__file__).with_name("ranks_side.py")
 WORKER = ["-m", "apexlab.bench.measure.worker"]
 TINY = Shape("gpt", 256, 16, 1, 32, 2, 64)

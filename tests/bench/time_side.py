@@ -19,11 +19,11 @@ from apexlab.bench.measure import blocks, data, memory, timing
 from apexlab.bench.measure.blocks import Training
 from apexlab.bench.measure.endings import ending
 from apexlab.bench.measure.ranks import Ranks, join
-from apexlab.bench.plan import Timing
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import Step, make_step
-from apexlab.bench.stream import Stream
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import Step, make_step
+from apexlab.bench.model.stream import Stream
+from apexlab.bench.planning.plan import Timing
 
 torch.set_num_threads(1)
 FOLDER = Path(sys.argv[1])

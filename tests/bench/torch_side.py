@@ -14,15 +14,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from apexlab.bench import probes
-from apexlab.bench.norms import norm_factory
-from apexlab.bench.optimizers import make_optimizer
-from apexlab.bench.settings import NORM_EPS, OPTIMIZERS, Hyperparameters, Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import Step, make_step
-from apexlab.bench.stream import Stream
-from apexlab.bench.transformer import Transformer
-from apexlab.bench.weights import digest, initialise
+from apexlab.bench.model import probes
+from apexlab.bench.model.norms import norm_factory
+from apexlab.bench.model.optimizers import make_optimizer
+from apexlab.bench.model.settings import NORM_EPS, OPTIMIZERS, Hyperparameters, Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import Step, make_step
+from apexlab.bench.model.stream import Stream
+from apexlab.bench.model.transformer import Transformer
+from apexlab.bench.model.weights import digest, initialise
 
 sys.path.insert(0, sys.argv[1])
 for name in ("amp_C", "fused_layer_norm_cuda"):

@@ -8,8 +8,8 @@ import sys
 import time
 from dataclasses import asdict
 
-from apexlab.bench.nvml import Watch
-from apexlab.bench.telemetry import sliced
+from apexlab.bench.run.nvml import Watch
+from apexlab.bench.run.telemetry import sliced
 
 BUSY = """
 import time, torch

@@ -88,7 +88,7 @@ def test_a_base_image_that_moved_concerns_the_cells_on_it():
 
 @pytest.mark.parametrize("path", [
     "docker/Dockerfile", "verify/src/apexlab/verify/check.py", "build/pyproject.toml",
-    "bench/src/apexlab/bench/step.py", ".dockerignore", ".github/workflows/images.yml",
+    "bench/src/apexlab/bench/model/step.py", ".dockerignore", ".github/workflows/images.yml",
 ])
 def test_what_all_are_made_from_concerns_the_newest_cell_of_each_commit(path):
     found = names(same(path))

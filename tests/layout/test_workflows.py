@@ -282,16 +282,20 @@ def test_promotion_hands_over_what_was_found(tmp_path, there):
         (tmp_path / "reports" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "reports" / name).touch()
     code, _, said = call(".github/scripts/promote.sh", tmp_path, {"apexlab": ECHO},
-                         REPOSITORY="ghcr.io/a/b", cwd=str(tmp_path))
+                         REPOSITORY="ghcr.io/a/b", NAME="cell", cwd=str(tmp_path))
     words = [word for option, name in there.items() for word in (f"--{option}", f"reports/{name}")]
     assert code == 0, said
-    assert said.splitlines() == ["publish", "ghcr.io/a/b@sha256:ab", *words]
+    kept = tmp_path / "published" / "cell"
+    handed = (kept / "published.json").read_text().splitlines()
+    assert handed == ["publish", "ghcr.io/a/b@sha256:ab", *words, "--json"]
+    assert (kept / "verify.json").exists() == ("report" in there)
+    assert (kept / "result.json").exists() == ("bench" in there)
 
 
 def test_a_refusal_of_publish_ends_the_job(tmp_path):
     (tmp_path / "digest").write_text("sha256:ab\n")
     code, _, _ = call(".github/scripts/promote.sh", tmp_path, {"apexlab": "#!/bin/sh\nexit 1\n"},
-                      REPOSITORY="ghcr.io/a/b", cwd=str(tmp_path))
+                      REPOSITORY="ghcr.io/a/b", NAME="cell", cwd=str(tmp_path))
     assert code == 1
 
 
@@ -414,7 +418,7 @@ IMAGES, KUBERNETES = ".github/workflows/images.yml", "verify/deploy/kubernetes.y
 
 
 @pytest.mark.parametrize(("target", "file", "old", "new", "said"), [
-    ("zizmor", IMAGES, "run: apexlab site --out site", "run: echo ${{ github.head_ref }}",
+    ("zizmor", IMAGES, "run: mkdir -p records", "run: echo ${{ github.head_ref }}",
      "template-injection"),
     ("zizmor", IMAGES, "@4d04d5d9486b7bd6fa91e7baf45bbb4f8b9deedd # v4.0.0", "@v4",
      "unpinned-uses"),

@@ -40,12 +40,12 @@ def ab(image_a: str, image_b: str, rounds: int | None, margin: float, gate: bool
     same image twice shows what the comparison takes for noise.
     """
     # Late, so that --help stays quick.
-    from apexlab.bench import ab as images
-    from apexlab.bench import folder
-    from apexlab.bench.compare_text import markdown
-    from apexlab.bench.comparison import compare
-    from apexlab.bench.result_file import read_result
-    from apexlab.bench.rounds import QUICK_ROUNDS, ROUNDS
+    from apexlab.bench.planning.rounds import QUICK_ROUNDS, ROUNDS
+    from apexlab.bench.report.compare_text import markdown
+    from apexlab.bench.result.comparison import compare
+    from apexlab.bench.result.result_file import read_result
+    from apexlab.bench.run import ab as images
+    from apexlab.bench.run import folder
     from apexlab.verify import output
 
     count = rounds if rounds is not None else QUICK_ROUNDS if given["quick"] else ROUNDS
@@ -80,8 +80,8 @@ def _handed_on(given: Mapping[str, Any], place: Path) -> list[str]:
     """The options that `bench train` gets in the containers; a preset's file goes along."""
     handed = dict(given)
     if (own := handed["preset"]) and own.endswith(".toml"):
-        from apexlab.bench.ab import INSIDE
-        from apexlab.bench.preset_file import read_preset
+        from apexlab.bench.planning.preset_file import read_preset
+        from apexlab.bench.run.ab import INSIDE
 
         read_preset(Path(own))
         shutil.copy(own, place / "preset.toml")

@@ -12,7 +12,7 @@ from apexlab.bench import options
 from apexlab.verify.errors import OK, PROBLEM, UsageError
 
 if TYPE_CHECKING:
-    from apexlab.bench.comparison import Compared
+    from apexlab.bench.result.comparison import Compared
 
 
 @click.command()
@@ -29,19 +29,22 @@ def compare(base: Path, new: Path, margin: float, gate: bool, force: bool, as_js
     request. Two runs share no rounds, so a drift of the machine between them is not told from a
     change: `apexlab bench ab` alternates two images, and is the better gate.
     """
-    from apexlab.bench.compare_text import markdown
+    from apexlab.bench.report.compare_text import markdown
+    from apexlab.bench.result.result_file import damaged
     from apexlab.verify import output
 
     found = compared(base, new, margin / 100, force)
-    output.write(json.dumps(found.document(), indent=1) + "\n" if as_json else markdown(found))
+    with damaged(Path(f"{base} or {new}")):
+        text = json.dumps(found.document(), indent=1) + "\n" if as_json else markdown(found)
+    output.write(text)
     return PROBLEM if gate and found.regressions else OK
 
 
 def compared(base: Path, new: Path, margin: float, force: bool) -> Compared:
     """Raises UsageError for what cannot be read, what is the same, and, unless forced, what is
     unlike."""
-    from apexlab.bench import comparison
-    from apexlab.bench.result_file import read_result
+    from apexlab.bench.result import comparison
+    from apexlab.bench.result.result_file import damaged, read_result
 
     one, other = read_result(base), read_result(new)
     if one == other:
@@ -49,11 +52,14 @@ def compared(base: Path, new: Path, margin: float, force: bool) -> Compared:
                          "itself whatever it holds. Name two runs; the noise of one run is in its "
                          "own report.")
     _refuse_kinds(one, other)
-    if (unlike := comparison.unlike(one, other)) and not force:
+    with damaged(Path(f"{base} or {new}")):
+        unlike = comparison.unlike(one, other)
+    if unlike and not force:
         raise UsageError(f"The two results are not alike ({'; '.join(unlike)}), so a difference "
                          "would not be one of speed. Measure both alike, or compare them all the "
                          "same with --force.")
-    return comparison.compare(one, other, margin)
+    with damaged(Path(f"{base} or {new}")):
+        return comparison.compare(one, other, margin)
 
 
 def _refuse_kinds(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from apexlab.verify.errors import INTERRUPTED, ApexlabError, CannotError, worst
 
 if TYPE_CHECKING:
     from apexlab.bench.ops.request import Request
-    from apexlab.bench.store import Store
+    from apexlab.bench.run.store import Store
 
 OPS = ("adam", "layernorm", "rmsnorm", "clip")
 ROUNDS = 3
@@ -57,11 +56,11 @@ def ops(ctx: click.Context, chosen: tuple[str, ...], quick: bool, device: str | 
     4 it cannot be measured here (no GPU).
     """
     # Late, so that --help stays quick.
-    from apexlab.bench import folder
-    from apexlab.bench import plan as plans
     from apexlab.bench.ops.request import Request
-    from apexlab.bench.preset_file import find_preset
-    from apexlab.bench.store import opened
+    from apexlab.bench.planning import plan as plans
+    from apexlab.bench.planning.preset_file import find_preset
+    from apexlab.bench.run import folder
+    from apexlab.bench.run.store import opened
 
     place = device or "cuda"
     model = find_preset(preset or plans.PRESETS[place])
@@ -88,6 +87,7 @@ def _measured(request: Request, store: Store, shared: bool, as_json: bool, colou
               ) -> int:
     """Run it and hand out the report, of a part where that is all; the exit code."""
     from apexlab.bench.ops.run import run
+    from apexlab.bench.report.deliver import report_kept
     from apexlab.verify import output
 
     try:
@@ -102,7 +102,8 @@ def _measured(request: Request, store: Store, shared: bool, as_json: bool, colou
             with contextlib.suppress(ApexlabError):
                 _deliver(store, None, colour)
         raise
-    return _deliver(store, as_json, colour)
+    with report_kept(store.folder):
+        return _deliver(store, as_json, colour)
 
 
 def _has_points(store: Store) -> bool:
@@ -113,14 +114,8 @@ def _deliver(store: Store, as_json: bool | None, colour: bool | None) -> int:
     """Write the result and its reports, and print them (not where `as_json` is None); the exit
     code."""
     from apexlab.bench.ops.result import exit_codes, make_result
-    from apexlab.bench.terminal import summary
-    from apexlab.bench.write import PAGE, write_report
-    from apexlab.verify import output
+    from apexlab.bench.report.deliver import hand_out
 
     result = make_result(store.rows)
-    write_report(store.folder, result)
-    if as_json is not None:
-        text = json.dumps(result, indent=1) + "\n" if as_json else \
-            summary(result, colour, store.folder / PAGE)
-        output.write(text)
+    hand_out(result, store.folder, as_json, colour)
     return worst(exit_codes(result))

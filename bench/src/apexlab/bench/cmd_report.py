@@ -34,13 +34,17 @@ def report(ctx: click.Context, folder: Path, tensorboard: Path | None, wandb: st
     written, 2 there is no run, 4 it cannot be written.
     """
     # Late, so that --help stays quick.
-    from apexlab.bench.terminal import summary
-    from apexlab.bench.write import PAGE, write_report
+    from apexlab.bench.report.terminal import summary
+    from apexlab.bench.report.write import PAGE, write_report
+    from apexlab.bench.result.result_file import damaged
     from apexlab.verify import output
 
-    found = {place: result_of(place) for place in _places(folder)}
-    for place, result in found.items():
-        write_report(place, result)
+    found, shown = {}, []
+    for place in _places(folder):
+        with damaged(place):
+            found[place] = result_of(place)
+            shown.append(summary(found[place], ctx.color, place / PAGE))
+            write_report(place, found[place])
     results = list(found.values())
     if tensorboard is not None or wandb is not None:
         _export(results, tensorboard, wandb)
@@ -48,18 +52,18 @@ def report(ctx: click.Context, folder: Path, tensorboard: Path | None, wandb: st
         # One document: that of the training run where there are two, for `ops` has its own file.
         output.write(json.dumps(results[0], indent=1) + "\n")
         return OK
-    for place, result in found.items():
-        output.write(summary(result, ctx.color, place / PAGE))
+    for text in shown:
+        output.write(text)
     return OK
 
 
 def result_of(folder: Path) -> dict[str, Any]:
     """The result of a folder, made again from its samples where they are there. Raises
     UsageError."""
-    from apexlab.bench import deliver
     from apexlab.bench.ops import result as of_ops
-    from apexlab.bench.result_file import RESULT, read_result
-    from apexlab.bench.store import read_rows
+    from apexlab.bench.report import deliver
+    from apexlab.bench.result.result_file import RESULT, read_result
+    from apexlab.bench.run.store import read_rows
 
     rows = read_rows(folder)
     kinds = {row.get("row") for row in rows}
@@ -69,8 +73,8 @@ def result_of(folder: Path) -> dict[str, Any]:
         return deliver.result_of(folder, rows)
     if (folder / RESULT).is_file():
         return read_result(folder)
-    why = "was stopped before anything was timed" if rows else "is none"
-    raise UsageError(f"{folder} holds no run to report: there {why}. Name the folder that "
+    why = "it was stopped before anything was timed" if rows else "there is none"
+    raise UsageError(f"{folder} holds no run to report: {why}. Name the folder that "
                      "`apexlab bench train` or `apexlab bench ops` wrote.")
 
 
@@ -85,7 +89,7 @@ def _places(folder: Path) -> list[Path]:
 
 
 def _export(results: list[dict[str, Any]], tensorboard: Path | None, wandb: str | None) -> None:
-    from apexlab.bench import exports  # late: it is seldom asked for
+    from apexlab.bench.report import exports  # late: it is seldom asked for
 
     for result in results:
         if tensorboard is not None:

@@ -15,8 +15,8 @@ from apexlab.bench import options
 from apexlab.verify.errors import INTERRUPTED, ApexlabError, CannotError, UsageError
 
 if TYPE_CHECKING:
-    from apexlab.bench.plan import Plan
-    from apexlab.bench.store import Store
+    from apexlab.bench.planning.plan import Plan
+    from apexlab.bench.run.store import Store
 
 
 @click.command()
@@ -49,10 +49,12 @@ def train(
     wrong, 5 a scenario of Apex's ran other code, 4 it cannot be measured here (no GPU).
     """
     # Late, so that --help stays quick.
-    from apexlab.bench import folder as folders
-    from apexlab.bench import plan as plans
-    from apexlab.bench.preset_file import find_preset
-    from apexlab.bench.store import opened
+    from apexlab.bench.planning import plan as plans
+    from apexlab.bench.planning.preset_file import find_preset
+    from apexlab.bench.report.deliver import result_of
+    from apexlab.bench.result.result_file import damaged
+    from apexlab.bench.run import folder as folders
+    from apexlab.bench.run.store import opened
     from apexlab.verify import output
 
     place = device or "cuda"
@@ -66,7 +68,10 @@ def train(
         output.complain(note)
     again = _again(ctx.params, where)
     with opened(where) as store:
-        plan = folders.settle(plan, store, resume, rounds)
+        with damaged(where):
+            plan = folders.settle(plan, store, resume, rounds)
+            if store.rows:  # what cannot be reported is not gone on with
+                result_of(where, store.rows)
         return _measured(plan, store, profile, allow_shared_gpu, as_json, ctx.color, again)
 
 
@@ -81,7 +86,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _text(path: Path | None, shape: Any) -> dict[str, Any] | None:
-    from apexlab.bench.text import check_text
+    from apexlab.bench.model.text import check_text
 
     if path is None:
         return None
@@ -97,7 +102,8 @@ def _require(place: str, gpus: int) -> None:
         count = len(seen.devices)
         if count == 0:
             raise CannotError(f"There is no GPU to measure on: {seen.why_none}. `apexlab bench "
-                              "train --quick --device cpu` measures on the CPU.")
+                              "train --quick --device cpu --ladder modern` compares what PyTorch "
+                              "has for a CPU; Apex needs a GPU.")
         if count < gpus:
             raise CannotError(f"--gpus {gpus} needs {gpus} GPUs, and {count} "
                               f"{'is' if count == 1 else 'are'} visible here. Ask for {count}, or "
@@ -124,11 +130,11 @@ def _measured(plan: Plan, store: Store, profile: bool, shared: bool, as_json: bo
               colour: bool | None, again: str) -> int:
     """Run what is left and hand out the report of it, of a part where that is all; the exit
     code."""
-    from apexlab.bench import progress
-    from apexlab.bench.apex import find_subject
-    from apexlab.bench.deliver import deliver
-    from apexlab.bench.station import station, terminated_as_interrupted
-    from apexlab.bench.train import Runner
+    from apexlab.bench.report.deliver import deliver, report_kept
+    from apexlab.bench.run import progress
+    from apexlab.bench.run.apex import find_subject
+    from apexlab.bench.run.station import station, terminated_as_interrupted
+    from apexlab.bench.run.train import Runner
     from apexlab.verify import output
 
     shown = progress.progress(plan.preset.seconds / (2 if plan.quick else 1))
@@ -147,4 +153,5 @@ def _measured(plan: Plan, store: Store, profile: bool, shared: bool, as_json: bo
             with contextlib.suppress(ApexlabError):
                 deliver(store, None, colour)
         raise
-    return deliver(store, as_json, colour)
+    with report_kept(store.folder):
+        return deliver(store, as_json, colour)

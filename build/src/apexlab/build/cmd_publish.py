@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from contextlib import ExitStack
@@ -55,11 +56,12 @@ def publish() -> None:
 @options.allow_stand_in
 @options.registry_ca
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@options.as_json
 @files_in_words()
 def image(
     digest: str, reports: tuple[Path, ...], bench: tuple[Path, ...], key: Path | None,
     level: str | None, replace: tuple[str, ...], allow_stand_in: bool, registry_ca: Path | None,
-    dry_run: bool,
+    dry_run: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Publish the image with this DIGEST (REGISTRY/NAME@sha256:...).
 
@@ -75,6 +77,8 @@ def image(
     from apexlab.build.publish.registry import Registry
 
     place = reference.parse_digest(digest)
+    if dry_run and as_json:
+        raise UsageError("--json says what was published, and --dry-run publishes nothing.")
     if bad := [one for one in replace if not reference.DIGEST.fullmatch(one)]:
         raise UsageError(f"--replace {bad[0]!r} is not a digest: sha256: and 64 digits.")
     read = [evidence.verified(evidence.read(path), str(path)) for path in reports]
@@ -97,7 +101,9 @@ def image(
                 click.echo(_line(step, "would be done"))
             return OK
         promotion.run(holders, _best(read), lambda step: click.echo(_line(step), err=True))
-    click.echo(_summary(promotion, cell, read))
+        # --json is what `apexlab site` reads: published.json.
+        text = _document(promotion, cell, read) if as_json else _summary(promotion, cell, read)
+    click.echo(text)
     return OK
 
 
@@ -182,6 +188,12 @@ def _best(reports: list[Verified]) -> str:
 
 def _line(step: Step, new: str = "done") -> str:
     return f"{'was there' if step.there else new:<13}  {step.act}"
+
+
+def _document(promotion: Promotion, cell: Cell, reports: list[Verified]) -> str:
+    from apexlab.build.site.published import document
+
+    return json.dumps(document(promotion, cell, _best(reports), os.environ), indent=2)
 
 
 def _summary(promotion: Promotion, cell: Cell, reports: list[Verified]) -> str:

@@ -41,8 +41,15 @@ def no_cell(matrix: Matrix, torch: str | None, cuda: str | None) -> str:
 
 
 def attempt(matrix: Matrix, torch: str, cuda: str) -> str:
-    """`Try: make image TORCH=2.4 CUDA=12.4`: the nearest cell of this torch minor, and the nearest
-    of this CUDA; the newest cell of all where there is neither."""
+    """`Try: make image TORCH=2.4 CUDA=12.4`, for each of the nearest cells."""
+    commands = (f"make image TORCH={minor(cell.torch)} CUDA={cell.cuda}"
+                for cell in near(matrix, torch, cuda))
+    return f"Try: {' or '.join(dict.fromkeys(commands))}"
+
+
+def near(matrix: Matrix, torch: str, cuda: str) -> tuple[Cell, ...]:
+    """The nearest cell of this torch minor, and the nearest of this CUDA; the newest cell of all
+    where there is neither."""
     same_torch = [cell for cell in matrix.cells if minor(cell.torch) == torch]
     same_cuda = [cell for cell in matrix.cells if cell.cuda == cuda]
     found = []
@@ -52,8 +59,7 @@ def attempt(matrix: Matrix, torch: str, cuda: str) -> str:
         found.append(_nearest(same_cuda, torch, [minor(cell.torch) for cell in same_cuda]))
     if not found:
         found.append(max(matrix.cells, key=lambda cell: (numbers(cell.torch), numbers(cell.cuda))))
-    commands = dict.fromkeys(f"make image TORCH={minor(c.torch)} CUDA={c.cuda}" for c in found)
-    return f"Try: {' or '.join(commands)}"
+    return tuple(dict.fromkeys(found))
 
 
 def _nearest(cells: list[Cell], wanted: str, have: list[str]) -> Cell:

@@ -84,3 +84,12 @@ identity = click.option(
 issuer = click.option(
     "--issuer", metavar="URL", default="https://token.actions.githubusercontent.com",
     show_default=True, help="Who vouched for that identity.")
+
+# -- the page
+
+out = click.option(
+    "--out", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Where the site goes; a site that is there is replaced.")
+records = click.option(
+    "--records", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder for each published cell, with its published.json, verify.json and result.json.")

@@ -25,6 +25,7 @@ SUMMARIES = {
     "compile": "Compile Apex from a source tree into a wheel that was checked.",
     "base-images": "Build the CUDA base images without a registry.",
     "publish": "Give a verified image its tags, attestations and signature.",
+    "site": "Write the page where people find their image: a folder of files, no server.",
     "verify": "Judge an installed Apex, or a wheel: present, fitting, loading, really run.",
     "inspect": "Show what shared objects hold: GPU code, kernels, torch and CUDA ties.",
     "bench": "Measure Transformer training with and without Apex, and report.",

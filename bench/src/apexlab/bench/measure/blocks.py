@@ -20,7 +20,7 @@ from torch import Tensor
 from apexlab.bench.errors import MeasureError
 from apexlab.bench.measure.data import Source
 from apexlab.bench.measure.ranks import Ranks
-from apexlab.bench.plan import Timing
+from apexlab.bench.planning.plan import Timing
 
 VOID = 5  # blocks that may be measured again, in one run
 Tell = Callable[[str, int], None]
@@ -35,8 +35,7 @@ class Training:
         self.done, self.first, self.last = 0, math.nan, math.nan
 
     def run(self, count: int, events: list[Any] | None = None) -> float:
-        """Seconds for `count` steps. `events`: one more than steps, recorded around each.
-      """
+        """Seconds for `count` steps. `events`: one more than steps, recorded around each."""
         self.synchronize()
         start = time.perf_counter()
         losses = self.steps(count, events) if events else self.bare_steps(count)

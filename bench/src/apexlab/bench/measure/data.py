@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from apexlab.bench.measure.ranks import Ranks
-from apexlab.bench.shape import Shape
-from apexlab.bench.stream import Stream
-from apexlab.bench.text import sequences
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.stream import Stream
+from apexlab.bench.model.text import sequences
 
 BATCHES = 64
 POOL = 2**21  # tokens: so many are made in half a second

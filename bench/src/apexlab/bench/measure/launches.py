@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from apexlab.bench.graph import EAGER_STEPS
 from apexlab.bench.measure.blocks import skipped
-from apexlab.bench.settings import Settings
+from apexlab.bench.model.graph import EAGER_STEPS
+from apexlab.bench.model.settings import Settings
 from apexlab.verify.extensions import KNOWN_NAMES
 from apexlab.verify.found import extension_of
 from apexlab.verify.prove.instruments import Instruments, Seen, controls

@@ -18,16 +18,16 @@ from typing import Any
 import torch
 
 from apexlab.bench.errors import MeasureError
-from apexlab.bench.graph import GraphStep
 from apexlab.bench.measure import launches, parity, phases, profile
 from apexlab.bench.measure.blocks import Tell, Training
 from apexlab.bench.measure.data import source
 from apexlab.bench.measure.endings import no_memory, one_line
 from apexlab.bench.measure.ranks import join
+from apexlab.bench.measure.task import parts
 from apexlab.bench.measure.timing import Recompiles
-from apexlab.bench.measure.worker import parts
-from apexlab.bench.probes import attention_backends, product_error
-from apexlab.bench.step import make_step
+from apexlab.bench.model.graph import GraphStep
+from apexlab.bench.model.probes import attention_backends, product_error
+from apexlab.bench.model.step import make_step
 from apexlab.verify.errors import CannotError
 from apexlab.verify.prove.instruments import Instruments, Seen, controls
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from apexlab.bench.graph import GraphStep
 from apexlab.bench.measure.data import Source
+from apexlab.bench.model.graph import GraphStep
 
 STEPS = 3
 PEAKS = ("allocated", "reserved", "active")

@@ -1,6 +1,6 @@
 """The parity pass: does a scenario learn as plain FP32 does? Beside the timing, on a small model.
 
-The same initial weights and the same tokens for every scenario; ../parity.py judges the curves.
+The same initial weights and the same tokens for every scenario; result/parity.py judges the curves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from apexlab.bench.graph import GraphStep
-from apexlab.bench.settings import NORM_EPS, Hyperparameters, Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import Step, make_step
-from apexlab.bench.stream import Stream
-from apexlab.bench.transformer import Transformer
+from apexlab.bench.model.graph import GraphStep
+from apexlab.bench.model.settings import NORM_EPS, Hyperparameters, Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import Step, make_step
+from apexlab.bench.model.stream import Stream
+from apexlab.bench.model.transformer import Transformer
 
 # So small that 200 steps take a second or two, and of the same kind as what is timed.
 SHAPES = {"gpt": Shape("gpt", vocabulary=512, context=128, layers=2, width=128, heads=4, ffn=512),

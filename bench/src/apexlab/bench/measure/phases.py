@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from apexlab.bench.step import Step
+from apexlab.bench.model.step import Step
 
 STEPS, LEAST, SECONDS = 10, 3, 1.5
 NAMES = ("forward", "backward", "optimizer", "scaler")

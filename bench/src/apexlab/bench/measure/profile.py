@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from apexlab.bench.graph import GraphStep
-from apexlab.bench.step import Step
+from apexlab.bench.model.graph import GraphStep
+from apexlab.bench.model.step import Step
 
 STEPS = 3
 MOST_BYTES = 64 << 20

@@ -16,7 +16,7 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from apexlab.bench.errors import MeasureError
-from apexlab.bench.settings import Settings
+from apexlab.bench.model.settings import Settings
 from apexlab.verify.errors import CannotError
 
 # How long ranks wait for one of them. torch's own 10 minutes would look like a measurement.

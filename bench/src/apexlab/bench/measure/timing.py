@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apexlab.bench import weights
 from apexlab.bench.errors import MeasureError
-from apexlab.bench.graph import GraphStep
 from apexlab.bench.measure import launches, memory
 from apexlab.bench.measure.blocks import Blocks, Tell, Training, measure, warm_up
 from apexlab.bench.measure.data import source
 from apexlab.bench.measure.ranks import Ranks, every_rank
-from apexlab.bench.plan import Timing
-from apexlab.bench.settings import Settings
-from apexlab.bench.shape import Shape
-from apexlab.bench.step import make_step
-from apexlab.bench.text import check_text
+from apexlab.bench.model import weights
+from apexlab.bench.model.graph import GraphStep
+from apexlab.bench.model.settings import Settings
+from apexlab.bench.model.shape import Shape
+from apexlab.bench.model.step import make_step
+from apexlab.bench.model.text import check_text
+from apexlab.bench.planning.plan import Timing
 
 
 class Timed:

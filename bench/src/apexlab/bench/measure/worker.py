@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from apexlab.bench.measure.endings import ending
+from apexlab.bench.measure.task import parts
 from apexlab.verify.errors import ApexlabError
 from apexlab.verify.output import complain, write_file
 
@@ -115,16 +116,6 @@ class Worker:
         _, settings = parts(self.task)
         self.result["environment"] = environment(join(self.task["device"], 1, settings))
         return look(self.task, tell)
-
-
-def parts(task: dict[str, Any]) -> tuple[Any, Any]:
-    """The shape and the settings of a task."""
-    from apexlab.bench.settings import Hyperparameters, Settings
-    from apexlab.bench.shape import Shape
-
-    adamw = task["settings"]["adamw"]
-    numbers = Hyperparameters(**{**adamw, "betas": tuple(adamw["betas"])})
-    return Shape(**task["shape"]), Settings(**{**task["settings"], "adamw": numbers})
 
 
 def main(asked: Path, told: Path) -> int:

@@ -12,13 +12,9 @@ SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 STATISTIC = 4  # mean and inverse deviation of a row are FP32
 
 
-def adam(numbers: int, weight: str = "float32", moment: str = "float32",
-         master: bool = False) -> int:
-    """One step: the gradient is read, parameter and two moments are read and written. With FP32
-    `master` weights these are read and written, and the parameter is written alone."""
-    one, state = SIZES[weight], SIZES[moment]
-    parameter = one + 2 * SIZES["float32"] if master else 2 * one
-    return numbers * (parameter + one + 4 * state)
+def adam(numbers: int, weight: str = "float32", moment: str = "float32") -> int:
+    """One step: the gradient is read, parameter and two moments are read and written."""
+    return numbers * (3 * SIZES[weight] + 4 * SIZES[moment])
 
 
 def unscale(numbers: int, dtype: str = "float32") -> int:

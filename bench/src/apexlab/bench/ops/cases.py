@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from apexlab.bench.ops import bytes as least
-from apexlab.bench.preset import Preset, Sizes, numbers_of, tensors
+from apexlab.bench.planning.preset import Preset, Sizes, numbers_of, tensors
 
 OPS = ("adam", "layernorm", "rmsnorm", "clip")
 NORMS = ("layernorm", "rmsnorm")
@@ -48,11 +48,6 @@ class Case:
     @property
     def numbers(self) -> int:
         return numbers_of(self.sizes)
-
-    @property
-    def mode(self) -> str:
-        """The precision in a word: `fp32`, `bf16` or `autocast`."""
-        return "autocast" if self.autocast else {"float32": "fp32", LOW: "bf16"}[self.dtype]
 
     def least_bytes(self, moment: str = "float32") -> int:
         """The fewest bytes that one call moves; `moment`: the dtype that Adam's moments have."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from apexlab.bench.model.settings import NORM_EPS, Hyperparameters
 from apexlab.bench.ops.cases import Case
 from apexlab.bench.ops.operands import LONGEST, Adam, Clip, Norm, Work
 from apexlab.bench.ops.providers import Provider
-from apexlab.bench.settings import NORM_EPS, Hyperparameters
 from apexlab.verify.prove import references
 
 # Of 16 bits twice as much: torch's own optimizers and composite norms round between their parts.

@@ -11,18 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apexlab.bench import stats
-from apexlab.bench.advice import change, described
-from apexlab.bench.labels import STAND_IN, relabelled
 from apexlab.bench.ops.cases import LOW
 from apexlab.bench.ops.questions import QUESTIONS, Question
-from apexlab.bench.stats import Comparison
+from apexlab.bench.result import stats
+from apexlab.bench.result.advice import change, clause, described, made
+from apexlab.bench.result.labels import STAND_IN
+from apexlab.bench.result.stats import Comparison
 
 Point = Mapping[str, Any]
 Pairs = Sequence[tuple[Point, Point]]  # of each case, the base and what is held against it
 VERDICTS = {"FAST": "use", "SLOW": "leave", "SAME": "same", "UNDECIDED": "undecided"}
 MODES = {"fp32": "FP32", "bf16": "BF16", "autocast": "BF16 autocast"}
-_ABOUT_STAND_IN = "This is the stand-in, and says nothing about Apex."
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,7 @@ def _untested(question: Question, name: str, both: Sequence[Point], label: str |
     rival = f"{question.rival} was not measured: " \
         if lacking["provider"] == question.base else ""
     why = f"{rival}{lacking['why']}"
-    return _made(question, name, "untested", f"{name}: untested, for {_clause(why)}", label)
-
-
-def _clause(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+    return _made(question, name, "untested", f"{name}: untested, for {clause(why)}", label)
 
 
 def _said(question: Question, name: str, call: Comparison, apart: str,
@@ -148,10 +143,7 @@ def _apart(pairs: Pairs, call: Comparison | None, seed: int) -> str:
 
 def _made(question: Question, name: str, verdict: str, sentence: str, label: str | None,
           evidence: dict[str, Any] | None = None) -> dict[str, Any]:
-    if question.apex and label == STAND_IN:
-        name, sentence = relabelled(name, label), relabelled(sentence, label)
-        sentence = f"{sentence} {_ABOUT_STAND_IN}"
-    return {"part": name, "verdict": verdict, "sentence": sentence, "evidence": evidence}
+    return made(name, verdict, sentence, label if question.apex else None, evidence)
 
 
 def headline(found: Sequence[Answer], where: str, apex: Mapping[str, Any]) -> str:

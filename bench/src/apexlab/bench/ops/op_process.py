@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from apexlab.bench.launch import last_words
 from apexlab.bench.ops.cases import Case
 from apexlab.bench.ops.providers import providers
 from apexlab.bench.ops.request import Request
+from apexlab.bench.run.launch import last_words
+from apexlab.bench.run.station import variables
 from apexlab.verify import process
 
 SILENCE = 300.0  # seconds until the next answer; torch compiles meanwhile
@@ -50,10 +50,7 @@ class OpProcess:
                 "interposer": str(self.library) if self.library else None}
 
     def environ(self) -> Mapping[str, str]:
-        if self.library is None:
-            return os.environ
-        before = os.environ.get("LD_PRELOAD", "")
-        return {**os.environ, "LD_PRELOAD": f"{self.library} {before}".strip()}
+        return variables(self.request.device, self.library)
 
     def folders(self) -> tuple[Path, Path]:
         empty = self.folder / "empty"
@@ -84,7 +81,10 @@ class OpProcess:
         settings = self.request.settings(self.op)
         if self.done == len(settings):
             return False
-        why = f"its process {process.how_it_ended(how)}"
+        end = how.get("ended")
+        words = process.how_it_ended(how) if end is None else \
+            f"ended ({process.spelt(end) if isinstance(end, int) else end})"
+        why = f"its process {words}"
         log = self.folders()[1]
         if log.exists() and (words := last_words(log.read_bytes())):
             why = f"{why}. It said last: {words}"

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from apexlab.bench.norms import norm_factory
+from apexlab.bench.model.norms import norm_factory
+from apexlab.bench.model.optimizers import make_optimizer
+from apexlab.bench.model.settings import Hyperparameters, Settings
 from apexlab.bench.ops.cases import LOW, Case
 from apexlab.bench.ops.providers import Provider
-from apexlab.bench.optimizers import make_optimizer
-from apexlab.bench.settings import Hyperparameters, Settings
 from apexlab.verify.errors import CannotError
 
 CHUNK = 65536  # numbers that one block of amp_C's kernels takes

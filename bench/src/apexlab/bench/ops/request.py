@@ -8,7 +8,7 @@ from typing import Any
 
 from apexlab.bench.ops.cases import Case, cases, settings
 from apexlab.bench.ops.providers import providers
-from apexlab.bench.preset import Preset
+from apexlab.bench.planning.preset import Preset
 
 FORMAT = "apexlab.ops/1"  # changes when the same request would measure something else
 

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apexlab.bench import stats
-from apexlab.bench.configuration import configuration_hash
-from apexlab.bench.labels import STAND_IN
 from apexlab.bench.ops import judge
 from apexlab.bench.ops.providers import TITLES
-from apexlab.bench.result import SCHEMA, environment, finite
+from apexlab.bench.planning.configuration import configuration_hash
+from apexlab.bench.result import stats
+from apexlab.bench.result.labels import STAND_IN
+from apexlab.bench.result.result import SCHEMA, environment, finite
+from apexlab.verify.errors import FALLBACK, OK, PROBLEM
 
 Row = Mapping[str, Any]
 KINDS = ("cold", "hot", "host", "call")
@@ -95,13 +96,16 @@ def _warnings(result: Row, samples: Sequence[Row], processes: Sequence[Row], pla
                "code, so nothing here says anything about Apex.")
     if result["state"] == "partial":
         yield f"{len(samples)} of {planned} points were finished."
-    for state, words in (("failed", "failed"),):
-        names = _named(row for row in samples if row["state"] == state)
-        if names:
-            yield f"These {words}, and say why in the table: {names}."
+    if names := _named(row for row in samples if row["state"] == "failed"):
+        yield f"These failed, and say why in the table: {names}."
     if names := _named(row for row in samples if row["proof"] is not None
                        and row["proof"]["verdict"] != "proven"):
         yield f"Not proven to have run Apex's kernels, and so not called Apex: {names}."
+    if result["environment"]["apex"]["label"] is None and (names := _named(
+            row for row in samples if row["proof"] is not None
+            and row["proof"]["verdict"] == "proven")):
+        yield ("No build record says that the extensions here are NVIDIA Apex's, so the name is "
+               f"withheld from: {names}.")
     for cause, words in DISTURBED.items():
         if ops := [row["op"] for row in processes if cause in row["causes"]]:
             yield f"{words} while these were measured: {', '.join(ops)}."
@@ -119,8 +123,6 @@ def _named(rows: Iterable[Row]) -> str:
 
 def exit_codes(result: Row) -> list[int]:
     """What cannot run here is no problem; what failed or ran other code than Apex's is."""
-    from apexlab.verify.errors import FALLBACK, OK, PROBLEM
-
     codes = [OK]
     for point in result["points"]:
         if point["state"] == "failed":

@@ -10,16 +10,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from apexlab.bench.apex import NEEDED, Subject, find_subject
-from apexlab.bench.nvml import Watch
 from apexlab.bench.ops.op_process import OpProcess
 from apexlab.bench.ops.providers import PROVIDERS, Provider
 from apexlab.bench.ops.request import Request
-from apexlab.bench.progress import Progress, progress
-from apexlab.bench.proof import of_part
-from apexlab.bench.station import refuse_others, refuse_vanished, terminated_as_interrupted
-from apexlab.bench.store import Store
-from apexlab.bench.telemetry import causes, sliced
+from apexlab.bench.run.apex import NEEDED, Subject, find_subject
+from apexlab.bench.run.nvml import Watch
+from apexlab.bench.run.progress import Progress, progress
+from apexlab.bench.run.proof import of_part
+from apexlab.bench.run.station import refuse_others, refuse_vanished, terminated_as_interrupted
+from apexlab.bench.run.store import Store
+from apexlab.bench.run.telemetry import causes, sliced
 from apexlab.verify import device, interposer, process
 from apexlab.verify.errors import CannotError
 from apexlab.verify.scratch import scratch

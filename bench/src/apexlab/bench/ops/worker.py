@@ -20,11 +20,11 @@ import torch
 from apexlab.bench.measure.environment import environment
 from apexlab.bench.measure.launches import loaded_files
 from apexlab.bench.measure.ranks import Ranks
+from apexlab.bench.model.shape import Shape
 from apexlab.bench.ops.cases import cases, settings
 from apexlab.bench.ops.measure import Cpu, Gpu
 from apexlab.bench.ops.setting import Setting
-from apexlab.bench.preset import Preset
-from apexlab.bench.shape import Shape
+from apexlab.bench.planning.preset import Preset
 
 COPY_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1

@@ -1,1 +1,1 @@
-"""The report as a page with charts: what a reader needs, in one file."""
+"""What a result is written into: the terminal, Markdown, CSV, the page, other tools."""

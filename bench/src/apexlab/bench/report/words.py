@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from apexlab.bench.result.labels import STAND_IN
 
 NONE = "n/a"
 _TIMES = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "µs", 1e6))
@@ -57,3 +60,21 @@ def change(value: float | None) -> str:
 
 def plural(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def apex(apex: Mapping[str, Any]) -> str:
+    """`Apex 6424da3b`, or what is here in its place."""
+    if not apex.get("present"):
+        return "no Apex"
+    if apex.get("label") == STAND_IN:
+        return "stand-in (this is not Apex)"
+    if apex.get("label") is None:
+        return "a package apex without a build record"
+    return f"Apex {str(apex.get('commit') or '')[:8] or 'of unknown commit'}"
+
+
+def peak(entry: Mapping[str, Any]) -> float | None:
+    """Bytes that torch had allocated on the GPU; of a CPU, those of the process."""
+    memory = entry["memory"] or {}
+    found = memory.get("allocated")
+    return memory.get("process") if found is None else found

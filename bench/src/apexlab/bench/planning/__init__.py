@@ -1,0 +1,1 @@
+"""What is to be measured: scenarios, presets, rounds. Read before anything runs."""
