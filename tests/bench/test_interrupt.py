@@ -29,7 +29,8 @@ sys.exit(main.run(sys.argv[1:]))
 """
 
 
-def command(where, *more, orders=None):
+def command(where, *more, orders=None, hangup=signal.SIG_DFL):
+    """Started as from a terminal, whatever started the tests (`nohup`, a job in the background)."""
     state = where.with_name("state")
     state.mkdir(exist_ok=True)
     orders = json.dumps({"state": str(state), **(orders or {})})
@@ -38,7 +39,9 @@ def command(where, *more, orders=None):
         [sys.executable, "-c", script, "bench", "train", "--device", "cpu", "--scenarios",
          "torch-fused-fp32", "--out", str(where), *more],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "FAKE_CHILD": orders})
+        env={**os.environ, "FAKE_CHILD": orders},
+        preexec_fn=lambda: (signal.signal(signal.SIGINT, signal.SIG_DFL),
+                            signal.signal(signal.SIGHUP, hangup)))
 
 
 def wait_for_rows(where, count):
@@ -75,11 +78,7 @@ def test_a_stopped_command_reports_what_is_finished_and_says_how_to_go_on(tmp_pa
 
 def test_under_nohup_a_hangup_changes_nothing(tmp_path):
     where = tmp_path / "run"
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        process = command(where, "--rounds", "2")
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    process = command(where, "--rounds", "2", hangup=signal.SIG_IGN)
     wait_for_rows(where, 3)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=60)
