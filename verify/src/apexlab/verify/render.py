@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import StringIO
 
@@ -154,8 +154,10 @@ def text(report: Report, seconds: float | None, colour: bool | None) -> str:
     return shown(lines(report, seconds), colour)
 
 
-def shown(made: Iterable[Line], colour: bool | None) -> str:
-    """Lines as they are printed, with nothing in them that moves the cursor."""
+def shown(made: Iterable[Line], colour: bool | None,
+          styles: Mapping[str, str] = _STYLES) -> str:
+    """Lines as they are printed, with nothing in them that moves the cursor. `styles`: rich's, by
+    the style of a line."""
     wanted = sys.stdout is not None and sys.stdout.isatty() if colour is None else colour
     safe = [replace(line, text=printable(line.text), mark=printable(line.mark)) for line in made]
     if not wanted:
@@ -166,7 +168,7 @@ def shown(made: Iterable[Line], colour: bool | None) -> str:
     whole = StringIO()
     console = Console(file=whole, force_terminal=True, soft_wrap=True, highlight=False)
     for line in safe:
-        console.print(Text.assemble((line.mark, _STYLES.get(line.style, "")), line.text))
+        console.print(Text.assemble((line.mark, styles.get(line.style, "")), line.text))
     return whole.getvalue()
 
 

@@ -6,10 +6,8 @@ terminal.
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from apexlab.bench.report import words
 from apexlab.bench.result.advice import change
 from apexlab.bench.result.labels import point_name, provider_name
 from apexlab.bench.result.warn import noise_words
-from apexlab.verify.render import Line, printable
+from apexlab.verify.render import Line, shown
 
 SEPARATOR = " · "
 _WIDTH = 100
@@ -31,20 +29,7 @@ _DO = {"use": "use it", "leave": "leave it out here", "same": "nothing to gain f
 
 def summary(result: Mapping[str, Any], colour: bool | None, report: Path | None = None) -> str:
     """The whole summary. `colour` None means: as stdout is; `report`: the page that was written."""
-    wanted = sys.stdout is not None and sys.stdout.isatty() if colour is None else colour
-    shown = [Line(printable(line.mark), printable(line.text), line.style)
-             for line in lines(result, report)]
-    if not wanted:
-        return "".join(f"{line.mark}{line.text}".rstrip() + "\n" for line in shown)
-    # Late: importing rich takes a tenth of a second.
-    from rich.console import Console
-    from rich.text import Text
-
-    whole = StringIO()
-    console = Console(file=whole, force_terminal=True, soft_wrap=True, highlight=False)
-    for line in shown:
-        console.print(Text.assemble((line.mark, _STYLES.get(line.style, "")), line.text))
-    return whole.getvalue()
+    return shown(lines(result, report), colour, _STYLES)
 
 
 def lines(result: Mapping[str, Any], report: Path | None) -> Iterator[Line]:
