@@ -26,7 +26,7 @@ TINY = Shape("gpt", 256, 16, 1, 32, 2, 64)
 QUICK = {"least_warmup": 4, "most_warmup": 8, "agree": 0.5, "blocks": 3, "block_seconds": 0.02}
 RESULT = {
     "kind", "ending", "why", "environment", "first_step_seconds", "build_seconds", "warmup_steps",
-    "steady", "window", "window_steps", "steps_per_block", "blocks", "steps", "skipped",
+    "steady", "window", "steps_per_block", "blocks", "steps", "skipped",
     "void_blocks", "losses", "memory", "optimizer_peak", "data_wait", "data", "launches", "files",
     "weights", "ranks"}
 

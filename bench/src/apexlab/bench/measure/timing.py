@@ -110,9 +110,9 @@ def figures(blocks: Blocks, ranks: Ranks) -> dict[str, Any]:
     rows = every_rank(ranks, blocks.seconds)
     slowest = [max(row) for row in zip(*(each["blocks"] for each in rows), strict=True)] \
         if rows else blocks.seconds
-    return {"window": list(blocks.window), "window_steps": blocks.ran,
-            "steps_per_block": blocks.per_block, "blocks": slowest, "steps": blocks.steps,
-            "skipped": 0, "void_blocks": blocks.void, "data_wait": blocks.waited, "ranks": rows}
+    return {"window": list(blocks.window), "steps_per_block": blocks.per_block, "blocks": slowest,
+            "steps": blocks.steps, "skipped": 0, "void_blocks": blocks.void,
+            "data_wait": blocks.waited, "ranks": rows}
 
 
 class Recompiles(logging.Handler):

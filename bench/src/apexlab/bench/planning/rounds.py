@@ -92,13 +92,10 @@ def state(planned: Sequence[Run], attempt: Attempt) -> State:
 
 @dataclass(frozen=True)
 class Round:
-    """What a round came to. `attempt`: the one that counts, None while there is none; `flags`:
-    what is said beside its figures; `resumed`: an attempt was cut and the round begun again."""
+    """What a round came to. `attempt`: the one that counts, None while there is none."""
 
     number: int
     attempt: Attempt | None
-    flags: frozenset[Cause]
-    resumed: bool
 
     @property
     def finished(self) -> bool:
@@ -109,7 +106,7 @@ def review(plan: Sequence[Sequence[Run]], attempts: Sequence[Attempt]) -> list[R
     """What each planned round came to. The next to run, also after a pause, is the first that is
     not finished, and it is run whole: pairs of one that was cut would span the pause.
 
-    A round that was disturbed counts only when it was repeated twice in vain, and with a flag.
+    A round that was disturbed counts only when it was repeated twice in vain.
     """
     return [_review(number, planned, [a for a in attempts if a.round == number])
             for number, planned in enumerate(plan)]
@@ -119,7 +116,5 @@ def _review(number: int, planned: Sequence[Run], attempts: list[Attempt]) -> Rou
     states = [state(planned, attempt) for attempt in attempts]
     sound = [a for a, s in zip(attempts, states, strict=True) if s in ("clean", "flagged")]
     disturbed = [a for a, s in zip(attempts, states, strict=True) if s == "disturbed"]
-    counted = sound[0] if sound else disturbed[-1] if len(disturbed) > REPEATS else None
-    outcomes = counted.outcomes if counted else ()
-    return Round(number, counted, frozenset[Cause]().union(*(o.causes for o in outcomes)),
-                 resumed="cut" in states)
+    return Round(number, sound[0] if sound else
+                 disturbed[-1] if len(disturbed) > REPEATS else None)
