@@ -14,6 +14,7 @@ from apexlab.bench.report.page.page import page
 from apexlab.build.matrix import load
 from apexlab.build.publish.sign import identity_of
 from apexlab.build.publish.subject import record_hash
+from apexlab.verify.html.document import PASSIVE
 from apexlab.verify.record import parse_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +79,8 @@ def bench(source: str = "standin", **more) -> dict:
 
 def put(folder: Path, made: dict | None = None, said: dict | None = None,
         result: dict | None = None, slug: str = SLUG, text: str | None = None) -> Path:
-    """Write a cell's folder below `folder`, which is returned. `text`: another report.html."""
+    """Write a cell's folder below `folder`, which is returned. `text`: what report.html has in it
+    below the top that every report has."""
     made = report() if made is None else made
     place = folder / slug
     place.mkdir(parents=True)
@@ -86,5 +88,5 @@ def put(folder: Path, made: dict | None = None, said: dict | None = None,
     (place / "published.json").write_text(json.dumps(published(made) if said is None else said))
     if result is not None:
         (place / "result.json").write_text(json.dumps(result))
-        (place / "report.html").write_text(page(result) if text is None else text)
+        (place / "report.html").write_text(page(result) if text is None else PASSIVE + text)
     return folder

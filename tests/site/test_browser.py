@@ -3,19 +3,14 @@ wide screen and on a phone, in light and in dark, with a script and without; and
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import made_records as made
 import pytest
+from looks import PHONE, WIDE, keep, opener, violations
 
 pytestmark = pytest.mark.browser
-WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +26,8 @@ def home(tmp_path_factory):
 @pytest.fixture
 def visit(chromium, home):
     """Opens the page; after the test, nothing may have been asked of anyone else, nor failed."""
-    with contextlib.ExitStack() as stack:
-        asked, wrong = [], []
-
-        def open_(url=home, **settings):
-            context = chromium.new_context(**{"viewport": WIDE, "bypass_csp": False, **settings})
-            stack.callback(context.close)
-            page = context.new_page()
-            page.on("request", lambda one: asked.append(one.url))
-            page.on("pageerror", lambda one: wrong.append(str(one)))
-            page.on("console", lambda one: wrong.append(one.text))
-            page.goto(url)
-            return page
-
-        yield open_
-        assert wrong == []
-        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    with opener(chromium) as open_:
+        yield lambda url=home, **settings: open_(url, **settings)
 
 
 def field(page, name: str):
@@ -55,12 +36,6 @@ def field(page, name: str):
 
 def shown(page) -> list[str]:
     return [one.get_attribute("id") for one in page.locator("article").all() if one.is_visible()]
-
-
-def keep(page, name: str) -> None:
-    """A screenshot to look at, where APEXLAB_SCREENSHOTS names a folder."""
-    if place := os.environ.get("APEXLAB_SCREENSHOTS"):
-        page.screenshot(path=Path(place) / f"{name}.png", full_page=True)
 
 
 def test_choosing_torch_cuda_and_gpu_leads_to_the_image(visit):
@@ -148,7 +123,7 @@ def test_the_keyboard_alone_gets_there(visit):
 def test_without_a_script_all_of_it_is_there_to_read(visit):
     page = visit(java_script_enabled=False)
     assert not page.locator("#choose").is_visible()
-    rows = page.locator("table").first.locator("tbody tr")
+    rows = page.locator("#all table tbody tr")
     assert rows.count() == len(shown(page)) == 22
     assert made.SLUG in rows.filter(has_text="torch 2.11.0 · CUDA 13.0").inner_text()
     assert rows.filter(has_text="not published yet").count() == 21
@@ -163,6 +138,27 @@ def test_a_phone_scrolls_down_and_not_sideways(visit, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         keep(page, f"phone-{width}-{torch}-{cuda}")
     assert field(page, "GPU").bounding_box()["height"] >= 40
+
+
+@pytest.mark.parametrize(("zoom", "text"), [(2, 1), (4, 1), (1, 2)])
+def test_twice_as_large_it_still_does_not_scroll_sideways(visit, zoom, text):
+    # A zoom gives a page fewer and larger pixels; a browser's setting enlarges the text alone.
+    page = visit(viewport={"width": 1280 // zoom, "height": 900 // zoom},
+                 device_scale_factor=zoom)
+    page.evaluate(f"document.documentElement.style.fontSize = '{100 * text}%'")
+    field(page, "PyTorch").select_option("2.11")
+    field(page, "CUDA").select_option("13.0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280 // zoom
+    keep(page, f"zoom-{zoom}-text-{text}")
+
+
+def test_nothing_moves_by_itself(visit):
+    page = visit()
+    assert page.evaluate("""[...document.querySelectorAll('*')].filter((one) => {
+        const style = getComputedStyle(one);
+        return style.animationName !== 'none' || parseFloat(style.transitionDuration) > 0
+            || style.scrollBehavior !== 'auto';
+    }).length""") == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -186,14 +182,6 @@ def test_axe_finds_nothing(visit, axe, scheme, view, pair):
         field(page, "CUDA").select_option(pair[1])
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = 1")
     assert violations(page, axe) == []
-
-
-def violations(page, axe) -> list[str]:
-    page.evaluate(axe)
-    found = page.evaluate(
-        f"axe.run({{runOnly: {{type: 'tag', values: {json.dumps(RULES)}}}}})")
-    return [f"{one['id']}: {one['help']}: {node['html'][:120]}"
-            for one in found["violations"] for node in one["nodes"][:3]]
 
 
 @pytest.mark.parametrize(("spoil", "rule"), [

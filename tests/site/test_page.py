@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import made_records as made
 import pytest
 
 from apexlab.build.matrix import load
+from apexlab.build.publish import evidence
 from apexlab.build.rows import minor, numbers
 from apexlab.build.site import gpus, records
+from apexlab.build.site.cell import add_cell
 from apexlab.build.site.page import page
 from apexlab.build.site.published import slug_of
 from apexlab.verify.arch import Arch
@@ -150,6 +154,84 @@ def test_a_value_of_the_trust_cannot_add_a_command_to_copy(tmp_path):
     text = Page(made_page(tmp_path, report, said=made.published(report, trust=trust)))
     shown = text.text[made.SLUG]
     assert "'a/b; evil'" in shown and "'$(evil)'" in shown and "x'; curl" not in shown
+
+
+ODD = [None, True, -1, 0, 7, 10**400, 1e308, float("inf"), "", HOSTILE, [], [[]], {}, {"a": {}}]
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """What is known of the published cell."""
+    return records.read(made.put(tmp_path_factory.mktemp("records")), MATRIX, False)[0][made.SLUG]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:20])
+def test_a_benchmark_with_anything_in_it_makes_a_page_all_the_same(one, odd):
+    for name in ("scenarios", "speedup", "ratio", "low", "high", "title", "verdict"):
+        speed = {"ratio": 2.0, "low": 1.9, "high": 2.1, "verdict": "FAST", name: odd}
+        result = {"headline": odd, "advice": odd, "plan": {"baseline": odd}, "scenarios": [
+            odd, {"title": "x", "speedup": speed, name: odd}]}
+        for given in (result, {**result, "scenarios": odd, "plan": odd, "advice": [odd]}):
+            measured = evidence.Measured("made", given, None, None, True)
+            place = ET.Element("div")
+            add_cell(place, MATRIX, made.CELL, replace(one, measured=measured))
+            text = ET.tostring(place, encoding="unicode", method="html")
+            assert Page(text).open == [] and len(text) < 50_000
+            assert all(0 <= float(width) <= 100 for width in re.findall(r'width="([^"]*)"', text))
+
+
+def test_sizes_that_cannot_be_are_left_out(tmp_path):
+    report = made.report()
+    for one in report["record"]["built"]:
+        one["bytes"] = 9 * 10**15
+    text = Page(made_page(tmp_path, report)).text[made.SLUG]
+    assert "Apex's extensions" not in text and "4.21 GB" in text
+
+
+# -- speeds
+
+
+def test_the_chart_shows_each_speed_with_its_interval_the_fastest_first(tmp_path):
+    seen = Page(made_page(tmp_path, made.report("standin"), True, result=made.bench("standin")))
+    text = seen.text[made.SLUG]
+    measured = [one for one in made.MEASURED["scenarios"] if one["speedup"]]
+    assert len(measured) > 2
+    ranked = sorted(measured, key=lambda one: -one["speedup"]["ratio"])
+    places = [text.index(f"{one['title']}{one['speedup']['ratio']:.3g}×") for one in ranked]
+    assert places == sorted(places)
+    widths = [float(one["width"]) for one in seen.all("rect")]
+    assert widths[0] == 100 and widths == sorted(widths, reverse=True)
+    assert len(widths) == len(measured)
+
+
+def test_a_benchmark_that_compared_nothing_has_no_chart(tmp_path):
+    text = made_page(tmp_path, result=made.bench("apex", scenarios=[]))
+    assert "How many times as fast" not in text and "<rect" not in text
+
+
+# -- the matrix goes on, and images stay
+
+
+def test_an_older_image_is_described_by_its_own_record(tmp_path):
+    report = made.report()
+    report["record"]["torch"]["version"] = report["environment"]["torch"] = "2.11.9+cu130"
+    report["record"]["apex"]["commit"] = "a" * 40
+    report["record"]["archs"] = ["9.0"]
+    report["record"]["images"] = {"base": {"name": "docker.io/nvidia/cuda:13.0.2-base-ubuntu26.04"}}
+    seen = Page(made_page(tmp_path, report))
+    text = seen.text[made.SLUG]
+    for part in ("torch2.11.9+cu130", f"Apex{'a' * 40}", "built for9.0", "systemubuntu26.04",
+                 "The next image of this cell will have torch 2.11.0 and Apex "
+                 f"{made.CELL.ref[:8]}"):
+        assert part in text, part
+    row = f"{made.SLUG}proven: run on NVIDIA H200 (9.0)3.10ubuntu26.04aaaaaaaa9.0"
+    assert row in seen.text["all"]
+
+
+def test_an_image_as_the_matrix_has_it_says_nothing_of_a_next_one(tmp_path):
+    assert "The next image" not in made_page(tmp_path)
+    standin = made_page(tmp_path / "2", made.report("standin"), demo=True)
+    assert "The next image" not in standin
 
 
 # -- for everyone

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import made_records as made
 import pytest
 
@@ -100,3 +103,76 @@ def test_a_page_of_the_benchmark_that_runs_or_loads_something_stops_the_site(tmp
     folder = made.put(tmp_path, result=made.bench("apex"), text=text)
     with pytest.raises(RefusedError, match=r"report\.html has"):
         read(folder)
+
+
+def test_a_page_of_the_benchmark_without_the_policy_at_its_top_stops_the_site(tmp_path):
+    # A reader of HTML and a browser may disagree on what runs; the policy leaves that open to none.
+    folder = made.put(tmp_path, result=made.bench("apex"))
+    page = folder / made.SLUG / "report.html"
+    for text in ("<p>x", "\n" + page.read_text(), page.read_text().replace("'none'", "*")):
+        page.write_text(text)
+        with pytest.raises(RefusedError, match="does not begin like a report"):
+            read(folder)
+
+
+# -- what somebody else may have put there
+
+
+FILES = ("published.json", "verify.json", "result.json", "report.html")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_link_is_never_followed_onto_the_site(tmp_path, name, broken):
+    folder = made.put(tmp_path / "records", result=made.bench("apex"), text="<p>")
+    path = folder / made.SLUG / name
+    path.rename(tmp_path / name)
+    path.symlink_to(tmp_path / ("nothing" if broken else name))
+    with pytest.raises(RefusedError, match="is a link"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_file_is_not_opened(tmp_path, name):
+    folder = made.put(tmp_path, result=made.bench("apex"), text="<p>")
+    (folder / made.SLUG / name).unlink()
+    os.mkfifo(folder / made.SLUG / name)  # to open it would wait for ever
+    with pytest.raises(RefusedError, match="or no file"):
+        read(folder)
+
+
+@pytest.mark.parametrize(("report", "said", "names"), [
+    ({**GOOD, "schema": "apexlab.verify/2"}, {}, "no report of `apexlab verify`"),
+    ({key: value for key, value in GOOD.items() if key != "extensions"}, {}, "extensions"),
+    ({**GOOD, "record": None}, {}, "another build record"),
+    (GOOD, {"bytes": 9 * 10**15}, "bytes"), (GOOD, {"bytes": True}, "bytes"),
+    (GOOD, {"created": "x" * 501}, "created"), (GOOD, {"trust": {}}, "trust"),
+])
+def test_a_document_of_another_shape_stops_the_site(tmp_path, report, said, names):
+    folder = made.put(tmp_path, report, made.published(GOOD, **said))
+    with pytest.raises(RefusedError, match=names):
+        read(folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\ud800", "[" * 100_000, '{"a": NaN}'])
+@pytest.mark.parametrize("name", FILES[:3])
+def test_what_is_no_document_stops_the_site(tmp_path, name, text):
+    folder = made.put(tmp_path, result=made.bench("apex"), text="<p>")
+    (folder / made.SLUG / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(RefusedError, match=r"is no report|not what"):
+        read(folder)
+
+
+def test_the_record_of_another_version_stops_the_site(tmp_path):
+    report = {**GOOD, "record": {**GOOD["record"], "schema": "apexlab.record/2"}}
+    with pytest.raises(CannotError, match="newer apexlab"):
+        read(made.put(tmp_path, report, made.published(GOOD)))
+
+
+def test_what_is_written_down_is_read_as_the_same(tmp_path):
+    one = read(made.put(tmp_path / "a", result=made.bench("apex"), text="<p>"))[0][made.SLUG]
+    (tmp_path / "b" / made.SLUG).mkdir(parents=True)
+    for name, text in one.files().items():
+        (tmp_path / "b" / made.SLUG / name).write_text(text)
+    again = read(tmp_path / "b")[0][made.SLUG]
+    assert json.loads(json.dumps(again.files())) == one.files() and set(one.files()) == set(FILES)

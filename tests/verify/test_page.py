@@ -15,12 +15,12 @@ EVERY = MADE["EVERY"]
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 # All that the page is made of. Anything else came from a name.
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "a", "dl", "dt",
-    "dd", "table", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "ul", "li",
-    "section", "span", "pre", "footer",
+    "html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "p", "a",
+    "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td", "code", "details", "summary",
+    "ul", "li", "section", "span", "pre", "footer", "div",
 }  # fmt: skip
 ATTRIBUTES = {"lang", "charset", "name", "content", "http-equiv", "class", "data-label", "href",
-              "id"}
+              "id", "scope", "role", "tabindex", "aria-label"}
 
 
 class Page(HTMLParser):

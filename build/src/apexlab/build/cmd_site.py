@@ -33,7 +33,7 @@ def site(out: Path, records: Path | None, demo: bool) -> int:
     write.check(out, records)
     matrix = load()
     shown, left = files.read(records, matrix, demo) if records else ({}, ())
-    write.write(out, page.page(matrix, shown, demo), records, shown)
+    write.write(out, page.page(matrix, shown, demo), shown)
     if left:
         click.echo(f"left out, being of a stand-in and no Apex: {', '.join(left)}", err=True)
     click.echo(f"{out / write.INDEX}: {len(shown)} of {len(matrix.cells)} cells published")

@@ -90,6 +90,9 @@ issuer = click.option(
 out = click.option(
     "--out", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
     help="Where the site goes; a site that is there is replaced.")
+records_out = click.option(
+    "--out", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Where the records go: a new folder, or an empty one.")
 records = click.option(
     "--records", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder for each published cell, with its published.json, verify.json and result.json.")

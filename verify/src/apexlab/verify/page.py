@@ -6,13 +6,12 @@ from the very files that are judged.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from xml.etree import ElementTree as ET
 
 from apexlab.verify import summary
-from apexlab.verify.elements import COLOURS, add, add_pairs, add_table, document, make_cell
+from apexlab.verify.cards import COLOURS, add_cards, add_finding, finished, make_cell
+from apexlab.verify.html.elements import add, data, link, pairs
 from apexlab.verify.render import printable
 from apexlab.verify.report import (
     PROVEN,
@@ -29,16 +28,17 @@ from apexlab.verify.report import (
 def page(report: Report) -> str:
     """The whole page."""
     body = ET.Element("body")
-    _verdict(body, report)
-    _environment(body, report)
-    _extensions(body, report)
-    _findings(body, report.findings)
+    main = add(body, "main")
+    _verdict(main, report)
+    _environment(main, report)
+    _extensions(main, report)
+    _findings(main, report.findings)
     if report.model is not None:
-        _model(body, report.model)
-    _record(body, report)
+        _model(main, report.model)
+    _record(main, report)
     add(body, "footer", "Written by apexlab verify. The JSON report (--json) has all of it as "
                         "data.")
-    return document(f"{report.verdict.upper()}: {report.subject}", body)
+    return finished(f"{report.verdict.upper()}: {report.subject}", body)
 
 
 def _verdict(body: ET.Element, report: Report) -> None:
@@ -50,14 +50,13 @@ def _verdict(body: ET.Element, report: Report) -> None:
                     f"Exit code {report.exit_code}{took}.")
     count = len(report.findings)
     if count:
-        last = add(place, "p")
-        add(last, "a", f"{count} finding{'' if count == 1 else 's'}").set("href", "#findings")
+        link(add(place, "p"), f"{count} finding{'' if count == 1 else 's'}", "#findings")
 
 
 def _environment(body: ET.Element, report: Report) -> None:
     add(body, "h2", "Environment")
     here = report.environment
-    add_pairs(body, (
+    pairs(body, (
         ("judged", f"{report.subject} ({report.kind})"), ("built from", summary.source(report)),
         ("GPU", summary.devices(report) or "none visible"),
         ("driver", here.driver or ("unknown" if here.devices else "none")),
@@ -74,7 +73,7 @@ def _extensions(body: ET.Element, report: Report) -> None:
         return
     gpus = len(report.environment.devices)
     add(body, "h2", "Extensions")
-    add_table(body, ("extension", "status", "kernels", "code for", "proof"), ((
+    add_cards(body, "Extensions", ("extension", "status", "kernels", "code for", "proof"), ((
         make_cell(one.name, "name", "code"),
         make_cell(one.status, f"status {COLOURS.get(summary.style(report, one), 'soft')}"),
         make_cell("" if one.kernels is None else str(one.kernels), "number"),
@@ -90,13 +89,13 @@ def _evidence(body: ET.Element, one: ExtensionReport) -> None:
     place = add(body, "details")
     head = add(place, "summary")
     add(head, "code", one.name).tail = f" {printable(_count(one.proofs))}"
-    add_pairs(place, (
+    pairs(place, (
         ("expected", f"{'yes' if one.expected else 'no'}: {one.why}"), ("file", one.path or ""),
         ("sha256", one.sha256 or ""), ("needs", ", ".join(one.needed)),
         ("CUDA", str(one.cuda_major or "")), ("C++ ABI", one.cxx_abi if one.path else "")))
     if not one.proofs:
         return
-    add_table(place, _PROOF_COLUMNS, ((
+    add_cards(place, "Calls", _PROOF_COLUMNS, ((
         make_cell(proof.api, "name"), make_cell(proof.numerics.dtype), make_cell(proof.condition),
         make_cell(proof.device),
         make_cell(proof.verdict, f"status {COLOURS.get(proof.verdict, 'bad')}"),
@@ -133,18 +132,12 @@ def _whose(kernel: Kernel) -> str:
     return f" × {kernel.count}, {'the extension’s' if kernel.in_extension else 'not its own'}{also}"
 
 
-def _findings(body: ET.Element, findings: Iterable[Finding]) -> None:
-    add(body, "h2", "Findings").set("id", "findings")
-    found = None
+def _findings(body: ET.Element, findings: tuple[Finding, ...]) -> None:
+    add(body, "h2", "Findings", id="findings")
     for found in findings:
-        place = add(body, "section", style=f"finding {COLOURS.get(found.severity, 'soft')}")
-        head = add(place, "p")
-        add(head, "span", found.severity, "word").tail = " "
-        add(head, "code", found.code)
-        add(place, "p", found.message)
-        if found.fix:
-            add(place, "p", f"fix: {found.fix}")
-    if found is None:
+        add_finding(body, found.severity, found.code,
+                    (found.message, found.fix and f"fix: {found.fix}"))
+    if not findings:
         add(body, "p", "None.")
 
 
@@ -155,13 +148,13 @@ def _model(body: ET.Element, model: ModelReport) -> None:
     if model.optimizer is not None:
         used.append((model.optimizer, "optimizer"))
     if used:
-        add_table(body, ("class", "used as", "count", "from"), ((
+        add_cards(body, "Norms and optimizer", ("class", "used as", "count", "from"), ((
             make_cell(one.name, tag="code"), make_cell(role), make_cell(str(one.count), "number"),
             make_cell("Apex" if one.apex else "not Apex")) for one, role in used))
     if model.kernels:
         add(body, "p", f"The first {len(summary.top_kernels(model))} of {len(model.kernels)} "
                        "kernels of one training step:")
-        add_table(body, ("kernel", "launches", "time", "from"), ((
+        add_cards(body, "Kernels of a training step", ("kernel", "launches", "time", "from"), ((
             make_cell(one.name, tag="code"), make_cell(str(one.count), "number"),
             make_cell(summary.time_share(model, one), "number"),
             make_cell(one.extension or "not Apex")) for one in summary.top_kernels(model)))
@@ -172,7 +165,5 @@ def _record(body: ET.Element, report: Report) -> None:
     if report.record is None:
         add(body, "p", "There is none.")
         return
-    place = add(body, "details")
-    add(place, "summary", f"{summary.source(report)}, from {report.record_path or 'the caller'}")
-    # JSON escapes control characters itself, and its line breaks are wanted.
-    add(place, "pre").text = json.dumps(asdict(report.record), indent=2)
+    data(body, f"{summary.source(report)}, from {report.record_path or 'the caller'}",
+         asdict(report.record))

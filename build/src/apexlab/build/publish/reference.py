@@ -11,7 +11,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(
     r"(?P<registry>(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|localhost|[A-Za-z0-9-]+(?=:))(?::\d{1,5})?)/"
     r"(?P<repository>[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*)"
-    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?")
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def parse(text: str) -> Reference:
     """The reference in `text`. The registry has to be named: what is left out elsewhere means
     another registry for each tool. Raises UsageError."""
     found = _NAME.fullmatch(text)
-    if found is None:
+    port = int((found and found["registry"].partition(":")[2]) or 443)
+    if found is None or text.startswith("-") or not 0 < port < 1 << 16:
         raise UsageError(f"{text!r} is not the name of an image in a registry. Write it in full: "
                          "ghcr.io/me/apexlab@sha256:... or ghcr.io/me/apexlab:torch2.4-cuda12.4.")
     parts = found.groupdict()
@@ -60,4 +61,13 @@ def parse_digest(text: str) -> Reference:
     if not reference.digest or reference.tag:
         raise UsageError(f"{text} names no digest alone. What is published is what was verified, "
                          "and a tag may be something else by now: give NAME@sha256:...")
+    return reference
+
+
+def parse_name(text: str) -> Reference:
+    """The reference in `text`, which has to be a name alone. Raises UsageError."""
+    reference = parse(text)
+    if reference.tag or reference.digest:
+        raise UsageError(f"{text} names one image, and this looks at all of them: give "
+                         f"{reference.name}")
     return reference

@@ -10,9 +10,10 @@ do not belong together stop the whole site.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +24,41 @@ from apexlab.build.publish import evidence, reference
 from apexlab.build.publish.decide import APEX, GOOD
 from apexlab.build.publish.evidence import Measured, Verified
 from apexlab.build.rows import Cell, Matrix, minor
+from apexlab.build.site import passive
 from apexlab.build.site.published import SCHEMA, SHAPE, slug_of
 from apexlab.verify.errors import CannotError
+from apexlab.verify.record import Record, parse_record
 
 PUBLISHED, VERIFY, RESULT, REPORT = "published.json", "verify.json", "result.json", "report.html"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is known of the published image of a cell. `page` says that the benchmark's own page is
-    there to link to."""
+    """What is known of the published image of a cell. `page` is the benchmark's own page, to link
+    to."""
 
     slug: str
     published: Mapping[str, Any]
     verified: Verified
     measured: Measured | None
-    page: bool
+    page: str | None = None
 
     @property
     def stand_in(self) -> bool:
         return bool(self.published["source"] != APEX)
+
+    @property
+    def record(self) -> Record:
+        """The build record that the report was judged against."""
+        return parse_record(json.dumps(self.verified.document["record"]), self.verified.where)
+
+    def files(self) -> dict[str, str]:
+        """What is known, as the files that it is kept in: name → content."""
+        documents = {PUBLISHED: self.published, VERIFY: self.verified.document}
+        if self.measured is not None:
+            documents[RESULT] = self.measured.document
+        texts = {name: json.dumps(one, indent=1) + "\n" for name, one in documents.items()}
+        return texts if self.page is None else {**texts, REPORT: self.page}
 
 
 def read(folder: Path, matrix: Matrix, demo: bool) -> tuple[dict[str, Shown], tuple[str, ...]]:
@@ -50,7 +66,7 @@ def read(folder: Path, matrix: Matrix, demo: bool) -> tuple[dict[str, Shown], tu
     CannotError, RefusedError."""
     cells = {slug_of(cell): cell for cell in matrix.cells}
     try:
-        names = sorted(one.name for one in folder.iterdir() if (one / PUBLISHED).exists())
+        names = sorted(one.name for one in folder.iterdir() if os.path.lexists(one / PUBLISHED))
     except OSError as error:
         raise CannotError(f"{folder} cannot be read: {error.strerror}. Give the folder that has "
                           "one folder for each cell.") from error
@@ -63,23 +79,42 @@ def read(folder: Path, matrix: Matrix, demo: bool) -> tuple[dict[str, Shown], tu
 
 
 def _one(folder: Path, cell: Cell) -> Shown:
-    published = evidence.read(folder / PUBLISHED)
+    published = _json(folder / PUBLISHED)
     fault = jsonschema.exceptions.best_match(
         jsonschema.Draft202012Validator(SHAPE).iter_errors(published))
     if fault is not None:
         raise RefusedError(f"{folder / PUBLISHED} is not what `apexlab publish --json` prints "
                            f"({SCHEMA}): {fault.json_path} {fault.message[:200]}.")
     reference.parse(f"{published['image']}@{published['digest']}")
-    report = evidence.verified(evidence.read(folder / VERIFY), str(folder / VERIFY))
-    result = folder / RESULT
-    measured = evidence.measured(evidence.read(result), str(result)) if result.exists() else None
-    shown = Shown(folder.name, published, report, measured, (folder / REPORT).exists())
-    if wrong := _disagreement(shown, cell):
-        raise RefusedError(f"The files in {folder} do not belong together: {wrong} Put there what "
-                           "one run of `apexlab publish` was given and printed.")
-    if shown.page:
-        _check_page(folder / REPORT)
+    report = evidence.verified(_json(folder / VERIFY), str(folder / VERIFY))
+    result, page = folder / RESULT, folder / REPORT
+    measured = evidence.measured(_json(result), str(result)) if _is_there(result) else None
+    shown = Shown(folder.name, published, report, measured,
+                  passive.read(page) if measured and _is_there(page) else None)
+    judge(shown, cell, f"The files in {folder}")
     return shown
+
+
+def _json(path: Path) -> dict[str, Any]:
+    _is_there(path)
+    return evidence.read(path)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file. What is no plain file is none of ours: a link may lead to one
+    that is not for everybody, and what is read here is shown to all. Raises RefusedError."""
+    if not os.path.lexists(path):
+        return False
+    if path.is_symlink() or not path.is_file():
+        raise RefusedError(f"{path} is a link, or no file. Copy there what it stands for.")
+    return True
+
+
+def judge(shown: Shown, cell: Cell, what: str) -> None:
+    """Raise RefusedError where the parts of a record are not of one image, or not of this cell."""
+    if wrong := _disagreement(shown, cell):
+        raise RefusedError(f"{what} do not belong together: {wrong} `apexlab publish records` "
+                           "collects what does.")
 
 
 def _disagreement(shown: Shown, cell: Cell) -> str:
@@ -93,7 +128,8 @@ def _disagreement(shown: Shown, cell: Cell) -> str:
         return "the report was judged against another build record."
     if report.exit_code != 0 or report.level != said["level"] or report.level not in GOOD:
         return f"the report says {report.verdict} at the level {report.level}."
-    if str(report.torch).partition("+")[0] != cell.torch or _cuda(report) != minor(cell.cuda):
+    # The patch version may be an older one than the matrix has by now.
+    if minor(str(report.torch)) != minor(cell.torch) or _cuda(report) != minor(cell.cuda):
         return f"the report saw torch {report.torch} with CUDA {_cuda(report)}."
     if report.document["record"]["source"] != said["source"]:
         return "they do not agree on what was compiled."
@@ -104,28 +140,3 @@ def _disagreement(shown: Shown, cell: Cell) -> str:
 
 def _cuda(report: Verified) -> str:
     return minor(str(report.document["environment"]["cuda"]))
-
-
-class _Passive(HTMLParser):
-    """Remembers the first thing in a page that would run or load something."""
-
-    found = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "iframe", "object", "embed", "form", "base", "link"):
-            self.found = self.found or f"<{tag}>"
-        if tag == "meta" and "refresh" in str(dict(attrs).get("http-equiv")).lower():
-            self.found = self.found or "<meta refresh>"
-        for name, value in attrs:
-            away = name in ("src", "href", "xlink:href") and not (value or "").startswith("#")
-            if name.startswith("on") or away:
-                self.found = self.found or f"<{tag} {name}>"
-
-
-def _check_page(path: Path) -> None:
-    """The benchmark's page is served beside ours: it may neither run nor load anything."""
-    parser = _Passive()
-    parser.feed(path.read_text(encoding="utf-8", errors="replace"))
-    if parser.found:
-        raise RefusedError(f"{path} has {parser.found} in it, which no report of `apexlab bench` "
-                           "has. Write it again with `apexlab bench report`.")

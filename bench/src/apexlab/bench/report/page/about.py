@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from apexlab.bench.report import words
-from apexlab.bench.report.page.elements import add, details, items, pairs, section
 from apexlab.bench.result.warn import noise_words
+from apexlab.verify.html.elements import add, data, items, pairs, section
 
 _METHOD = (
     "Each scenario runs in a process of its own, once in each round, in a balanced order drawn "
@@ -89,16 +88,11 @@ def _environment(place: ET.Element, result: dict[str, Any]) -> None:
         ("measured", result["created"]), ("apexlab", result["version"]),
         ("configuration", result["configuration_hash"]),
         ("seed", str(result["plan"]["seed"]) if "plan" in result else "")))
-    _json(place, "The configuration as data", result["configuration"])
+    data(place, "The configuration as data", result["configuration"])
 
 
 def _record(place: ET.Element, result: dict[str, Any]) -> None:
     if result["record"] is None:
         add(place, "p", "There is none: this Apex, if there is one, was not built by apexlab.")
     else:
-        _json(place, "What was built, from what, and how", result["record"])
-
-
-def _json(place: ET.Element, summary: str, data: Any) -> None:
-    # JSON escapes control characters itself, and its line breaks are wanted.
-    add(details(place, summary), "pre").text = json.dumps(data, indent=2)
+        data(place, "What was built, from what, and how", result["record"])

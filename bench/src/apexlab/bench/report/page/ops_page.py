@@ -6,9 +6,9 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from apexlab.bench.report import words
-from apexlab.bench.report.page import elements
-from apexlab.bench.report.page.elements import add, section
+from apexlab.bench.report.page.figure import add_chart
 from apexlab.bench.report.page.op_charts import OPS, case, op_charts
+from apexlab.verify.html.elements import add, details, items, section, table
 
 _COLUMNS = ("case", "provider", "kernel, cold", "kernel, hot", "host", "whole call", "GB/s",
             "of the copy rate", "proof")
@@ -19,7 +19,7 @@ def add_ops(main: ET.Element, result: dict[str, Any], stand_in: bool) -> None:
     """The warnings, and a section for each operator."""
     place = section(main, "noise", "Warnings")
     if result["warnings"]:
-        elements.items(place, result["warnings"])
+        items(place, result["warnings"])
     else:
         add(place, "p", "None.")
     drawn = op_charts(result)
@@ -30,10 +30,10 @@ def add_ops(main: ET.Element, result: dict[str, Any], stand_in: bool) -> None:
         place = section(main, op, title)
         charts = add(place, "div", style="charts")
         for chart in drawn.get(op, ()):
-            elements.chart(charts, chart, stand_in)
+            add_chart(charts, chart, stand_in)
         shown = [point for point in points if point["state"] != "not-available"]
         if shown:
-            elements.table(place, title, _COLUMNS, map(_row, shown), range(2, 8))
+            table(place, f"{title}, case by case", _COLUMNS, map(_row, shown), range(2, 8))
         _left_out(place, points)
 
 
@@ -53,6 +53,6 @@ def _left_out(place: ET.Element, points: list[dict[str, Any]]) -> None:
             reasons.setdefault((point["title"], point["why"]), []).append(case(point))
     if reasons:
         count = sum(map(len, reasons.values()))
-        elements.items(elements.details(place, f"Not measured: {words.plural(count, 'case')}"), (
+        items(details(place, f"Not measured: {words.plural(count, 'case')}"), (
             f"{title}: {why.rstrip('.')}. {'; '.join(cases)}"
             for (title, why), cases in reasons.items()))

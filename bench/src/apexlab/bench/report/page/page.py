@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from importlib import resources
-from string import Template
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from apexlab.bench.report import words
-from apexlab.bench.report.page import about, elements, ops_page, scenarios
+from apexlab.bench.report.page import about, ops_page, scenarios
 from apexlab.bench.report.page.charts import charts
-from apexlab.bench.report.page.elements import add, section
+from apexlab.bench.report.page.figure import add_chart
 from apexlab.bench.result.flags import FLAGS
-from apexlab.verify.render import printable
+from apexlab.verify.html.document import document
+from apexlab.verify.html.elements import add, details, items, section
 
 STAND_IN = ("These figures are those of a stand-in, made for tests, that has the interface of Apex "
             "and none of its code. They show that this report works, and say nothing about Apex.")
@@ -52,10 +51,8 @@ def page(result: dict[str, Any]) -> str:
     about.add_about(main, result)
     add(body, "footer", "Written by apexlab bench. result.json beside this page has all of it as "
                         "data, runs.jsonl every single sample.")
-    template = resources.files(__package__) / "page.html"
-    return Template(template.read_text(encoding="utf-8")).substitute(
-        title=html.escape(printable(f"apexlab bench: {subject(result)}")),
-        body=str(ET.tostring(body, encoding="utf-8", method="html"), "utf-8"))
+    css = resources.files("apexlab.bench.report.page") / "page.css"
+    return document(f"apexlab bench: {subject(result)}", body, css.read_text(encoding="utf-8"))
 
 
 def stand_in(result: dict[str, Any]) -> bool:
@@ -118,7 +115,7 @@ def _train(main: ET.Element, result: dict[str, Any]) -> None:
     def show(place: ET.Element, *names: str) -> None:
         for name in names:
             if name in drawn:
-                elements.chart(place, drawn[name], stand_in(result))
+                add_chart(place, drawn[name], stand_in(result))
         if not drawn.keys() & set(names):
             add(place, "p", "There is nothing to draw: that takes figures of two scenarios or "
                             "rounds.")
@@ -143,11 +140,11 @@ def _noise(main: ET.Element, result: dict[str, Any]) -> None:
                  f"{words.span(found)}; the noise floor is {words.percent(found['floor'], 2)}.")
     add(place, "p", text)
     if result["warnings"]:
-        elements.items(place, result["warnings"])
+        items(place, result["warnings"])
     flags = [(flag, [each["title"] for each in result["scenarios"] if flag in each["flags"]])
              for flag in FLAGS]
     if any(names for _, names in flags):
-        elements.items(elements.details(place, "Flags of the scenarios"), (
-            f"{flag} ({FLAGS[flag]}): {', '.join(names)}" for flag, names in flags if names))
+        items(details(place, "Flags of the scenarios"), (
+            f"{flag} ({FLAGS[flag].means}): {', '.join(names)}" for flag, names in flags if names))
     elif not result["warnings"]:
         add(place, "p", "No warning, and no scenario is flagged.")

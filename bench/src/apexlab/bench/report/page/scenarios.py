@@ -7,7 +7,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from apexlab.bench.report import words
-from apexlab.bench.report.page.elements import (
+from apexlab.bench.report.terminal import unfinished
+from apexlab.verify.html.elements import (
     Cell,
     add,
     details,
@@ -17,7 +18,6 @@ from apexlab.bench.report.page.elements import (
     section,
     table,
 )
-from apexlab.bench.report.terminal import unfinished
 
 _COLUMNS = ("scenario", "time", "tokens/s", "memory", "energy/token", "MFU", "speed", "verdict",
             "proof", "parity")
@@ -172,7 +172,7 @@ def _proof(place: ET.Element, proof: dict[str, Any] | None) -> None:
 def _telemetry(place: ET.Element, each: Scenario) -> None:
     found = each["telemetry"]
     add(place, "h3", "The GPU meanwhile")
-    table(place, f"Telemetry of {each['title']}", ("", "median", "least", "most"), (
+    table(place, f"Telemetry of {each['title']}", ("what", "median", "least", "most"), (
         (text, *(words.number(found[key][of], unit, 4) for of in ("median", "min", "max")))
         for text, key, unit in _TELEMETRY if found.get(key)), range(1, 4))
     throttle = ", ".join(found.get("throttle") or ()) or "none"
