@@ -103,26 +103,28 @@ def test_a_pod_leaves_the_report_of_its_node_whatever_verify_found(tmp_path, end
     reports.mkdir()
     [text] = container["args"]
     done = subprocess.run([*container["command"], text.replace("/reports/", f"{reports}/")],
-                          env={**environ, "NODE": "gpu-7"}, capture_output=True, text=True)
+                          env={**environ, "NODE": "gpu-7", "RUN": "a-b-c"},
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [path.name for path in reports.iterdir()] == ["gpu-7.json"]
-    assert (reports / "gpu-7.json").read_text() == "verify --json\n"
+    assert [path.name for path in (reports / "a-b-c").iterdir()] == ["gpu-7.json"]
+    assert (reports / "a-b-c" / "gpu-7.json").read_text() == "verify --json\n"
 
 
 @pytest.fixture
 def slurm(tmp_path):
     """`slurm(nodes, **reports)`: run the script where each node has its report."""
 
-    def run(nodes: int, **reports):
-        place = tmp_path / "nodes"
+    def run(nodes: int, job: str = "7", **reports):
+        place = tmp_path / f"nodes-{job}"
         place.mkdir()
         for number, (name, made) in enumerate(reports.items()):
             text = replace(MADE[made](), seconds=number + 1.0).to_json() if made else ""
             (place / f"{name}.report").write_text(text)
-        environ = stubs(tmp_path / "bin", apexlab=APEXLAB, srun=SRUN)
+        environ = stubs(tmp_path / f"bin-{job}", apexlab=APEXLAB, srun=SRUN)
         return subprocess.run(
             [DEPLOY / "slurm.sh"], cwd=tmp_path, capture_output=True, text=True,
-            env={**environ, "NODES": str(place), "SLURM_JOB_NUM_NODES": str(nodes)})
+            env={**environ, "NODES": str(place), "SLURM_JOB_NUM_NODES": str(nodes),
+                 "SLURM_JOB_ID": job})
 
     return run
 
@@ -131,9 +133,9 @@ def test_slurm_merges_what_its_nodes_found(slurm, tmp_path):
     done = slurm(2, red="proven", blue="fallback")
     assert done.returncode == 5, done.stderr
     assert done.stdout.startswith("FALLBACK   2 nodes: 1 fallback, 1 proven")
-    made = sorted(path.name for path in (tmp_path / "reports").iterdir())
+    made = sorted(path.name for path in (tmp_path / "reports" / "7").iterdir())
     assert made == ["blue.json", "nodes.html", "red.json"]
-    assert json.loads((tmp_path / "reports" / "red.json").read_text())["verdict"] == "proven"
+    assert json.loads((tmp_path / "reports" / "7" / "red.json").read_text())["verdict"] == "proven"
 
 
 @pytest.mark.parametrize(("nodes", "reports"), [(3, {"a": "proven", "b": "proven"}),
@@ -141,3 +143,9 @@ def test_slurm_merges_what_its_nodes_found(slurm, tmp_path):
 def test_a_node_of_slurm_that_left_nothing_is_not_silent(slurm, nodes, reports):
     done = slurm(nodes, **reports)
     assert done.returncode == 4 and done.stdout.startswith("INCOMPLETE")
+
+
+def test_a_report_of_an_earlier_job_does_not_stand_for_a_node_that_left_none(slurm):
+    assert slurm(2, "7", a="proven", b="proven").returncode == 0
+    done = slurm(2, "8", a="proven")
+    assert done.returncode == 4 and done.stdout.startswith("INCOMPLETE"), done.stdout

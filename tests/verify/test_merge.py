@@ -83,7 +83,10 @@ def test_a_report_comes_back_from_its_json_as_it_was(made):
 @pytest.mark.parametrize(("text", "reason"), [
     ("", "it is empty"), (" \n", "it is empty"), ('{"schema": "apexlab.ver', "not whole"),
     ("\ud800".encode("utf-8", "surrogatepass"), "not JSON"), ("[1]", "it has no schema"),
-    ("[" * 100_000, "nested"), ("null", "it has no schema"), ('{"verdict": "ok"}', "no schema"),
+    ("[" * 100_000, "nested"), ('{"a": NaN}', "NaN"), ('{"a": 1e999}', "not JSON"),
+    ('{"verdict": "broken", "verdict": "proven"}', "says 'verdict' twice"),
+    ('{"schema": "apexlab.verify-merge/1"}', "keep it in another folder"),
+    ("null", "it has no schema"), ('{"verdict": "ok"}', "no schema"),
     ('{"schema": "apexlab.bench/1"}', "'apexlab.bench/1'"),
     ('{"schema": "apexlab.verify/2"}', "a newer apexlab wrote it"),
     ('{"schema": "apexlab.verify/1"}', "has no verdict"),
@@ -99,7 +102,9 @@ def test_what_is_no_report_is_named_and_counts_as_unchecked(folder, text, reason
 
 
 @pytest.mark.parametrize(("fields", "reason"), [
-    ({"verdict": "proven"}, "do not belong together"), ({"exit_code": 0}, "belong together"),
+    ({"verdict": "proven"}, "do not belong together"),
+    ({"verdict": "proven", "exit_code": 0}, r"what it found \(fallback\) do not"),
+    ({"exit_code": 0}, "belong together"),
     ({"verdict": "splendid"}, "do not belong together"), ({"exit_code": True}, "exit_code is not"),
     ({"extensions": {}}, "extensions is not"), ({"findings": [{"code": "x"}]}, "no severity"),
     ({"environment": None}, "environment is not"), ({"level_reached": "moon"}, "a level"),
@@ -123,10 +128,31 @@ def test_what_cannot_be_opened_is_named(folder):
     place = folder(good=node("proven"))
     (place / "gone.json").symlink_to(place / "nowhere")
     (place / "folder.json").mkdir()
+    os.mkfifo(place / "pipe.json")  # which nobody writes to
     merged = merge.collect(place)
-    assert [file for file, _ in merged.unread] == ["folder.json", "gone.json"]
+    assert [file for file, _ in merged.unread] == ["folder.json", "gone.json", "pipe.json"]
     assert all("cannot be opened" in reason for _, reason in merged.unread)
     assert merged.exit_code == errors.CANNOT
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named(folder):
+    place = folder(good=node("proven", 1))
+    (place / "rack").mkdir()
+    (place / "rack" / "bad.json").write_text(node("broken", 2).to_json())
+    (place / "rack").chmod(0)
+    child = os.fork()  # root may look everywhere
+    if child == 0:
+        try:
+            os.chdir(place)
+            if os.geteuid() == 0:
+                os.seteuid(65534)
+            merged = merge.collect(Path())
+            os._exit(merged.exit_code if "folder cannot be opened" in said(merged) else 99)
+        finally:
+            os._exit(98)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    (place / "rack").chmod(0o755)
+    assert code == errors.CANNOT
 
 
 def test_additions_of_a_newer_apexlab_are_passed_over(folder):
@@ -136,7 +162,7 @@ def test_additions_of_a_newer_apexlab_are_passed_over(folder):
 
 def test_the_same_file_twice_is_one_node_and_is_said(folder):
     place = folder(a=node("proven"))
-    shutil.copy(place / "a.json", place / "b.json")
+    (place / "b.json").write_text(json.dumps(node("proven").to_dict()))
     merged = merge.collect(place)
     assert len(merged.nodes) == 1 and merged.copies == (("b.json", "a.json"),)
     assert merged.exit_code == 0 and "b.json is a.json once more" in said(merged)

@@ -3,13 +3,15 @@
 #
 #   sbatch --nodes 4 --gpus-per-node 8 --exclusive verify/deploy/slurm.sh
 #
-# REPORTS: a folder that all nodes share (default: reports here). Without a container apexlab has to
-# be on the PATH of the nodes; with the pyxis plugin the image is named by IMAGE.
+# REPORTS: a folder that all nodes share (default: reports here); each job has one of its own in it,
+# so that no report of an earlier one stands for a node that left none. Without a container apexlab
+# has to be on the PATH of the nodes; with the pyxis plugin the image is named by IMAGE.
 #SBATCH --job-name apexlab-verify
 #SBATCH --ntasks-per-node 1
 #SBATCH --time 00:30:00
 set -euo pipefail
-reports=$(mkdir -p "${REPORTS:-reports}" && cd "${REPORTS:-reports}" && pwd)
+reports=${REPORTS:-reports}/$SLURM_JOB_ID
+reports=$(mkdir -p "$reports" && cd "$reports" && pwd)
 container=()
 if [ -n "${IMAGE:-}" ]; then
     container=(--container-image "$IMAGE" --container-mounts "$reports:$reports")

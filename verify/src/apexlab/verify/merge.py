@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,8 +61,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Merged:
-    """All nodes. `unread` are files with why they are no report, `copies` files with the file whose
-    bytes they repeat; `expected` how many nodes there should be, None where nobody said."""
+    """All nodes. `unread` are files with why they are no report, `copies` files with the file that
+    they repeat; `expected` how many nodes there should be, None where nobody said."""
 
     nodes: tuple[Node, ...]
     unread: tuple[tuple[str, str], ...] = ()
@@ -151,24 +152,36 @@ def _differences(nodes: tuple[Node, ...]) -> Iterator[Difference]:
 
 def collect(folder: Path, expected: int | None = None) -> Merged:
     """All `.json` files in `folder` and below. Raises CannotError where there is none."""
-    files = sorted(path for path in folder.rglob("*.json") if not path.name.startswith("."))
-    if not files:
+    unread: list[tuple[str, str]] = []
+    files = sorted(_files(folder, unread))
+    if not files and not unread:
         raise CannotError(f"There is no report (*.json) in {folder}. Write one there on each node: "
                           "apexlab verify --json > DIR/$(hostname).json")
     nodes: list[Node] = []
-    unread, copies = [], []
+    copies: list[tuple[str, str]] = []
     seen: dict[bytes, str] = {}
     for path in files:
         name = path.relative_to(folder).as_posix()
         try:
-            report, data = read_report(path)
+            report = read_report(path)
         except UnreadError as error:
             unread.append((name, str(error)))
             continue
-        # Two runs differ in their times at least.
-        first = seen.setdefault(hashlib.sha256(data).digest(), name)
+        # Two runs differ in their times at least; a copy may be indented in another way.
+        first = seen.setdefault(hashlib.sha256(report.to_json().encode()).digest(), name)
         if first != name:
             copies.append((name, first))
         else:
-            nodes.append(Node(name.removesuffix(".json"), report))
+            nodes.append(Node(name[:-len(".json")], report))
     return Merged(tuple(nodes), tuple(unread), tuple(copies), expected)
+
+
+def _files(folder: Path, unread: list[tuple[str, str]]) -> Iterator[Path]:
+    """What is named like a report; `unread` gets each folder that nobody may look into."""
+    def refused(error: OSError) -> None:
+        name = Path(error.filename).relative_to(folder).as_posix()
+        unread.append((name, f"the folder cannot be opened: {error.strerror}"))
+
+    for place, folders, files in os.walk(folder, onerror=refused):
+        yield from (Path(place, name) for name in (*folders, *files)
+                    if name.lower().endswith(".json") and not name.startswith("."))

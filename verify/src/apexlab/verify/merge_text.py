@@ -16,21 +16,26 @@ def lines(merged: Merged) -> Iterator[render.Line]:
     """The text, line by line."""
     yield render.Line(merged.verdict.upper(), f"   {merged.headline}", merged.verdict)
     yield from _table(merged)
-    if merged.miscounted:
-        yield from _said("incomplete", f"{merged.miscounted}.")
-    for file, reason in merged.unread:
-        yield from _said("incomplete", f"{file} cannot be read: {reason}.")
-    for file, first in merged.copies:
-        yield from _said("warning", f"{file} is {first} once more, byte for byte, so it counts as "
-                                    "no node of its own.")
-    for difference in merged.differences:
-        parts = "; ".join(f"{value} on {names(who)}" for value, who in difference.values)
-        yield from _said("warning", f"The nodes differ in their {difference.what}: {parts}.")
+    for mark, text in lacking(merged):
+        yield from _said(mark, text)
     for shared in merged.findings:
         found = shared.finding
         yield from _said(found.severity, f"{found.code} on {names(shared.nodes)}: {found.message}")
         if found.fix and found.severity != INFO:
             yield render.Line("", f"  fix: {found.fix}")
+
+
+def lacking(merged: Merged) -> Iterator[tuple[str, str]]:
+    """(severity, sentence): what nothing is known of, and what should be alike and is not."""
+    if merged.miscounted:
+        yield "incomplete", f"{merged.miscounted}."
+    for file, reason in merged.unread:
+        yield "incomplete", f"{file} cannot be read: {reason}."
+    for file, first in merged.copies:
+        yield "warning", f"{file} is {first} once more, so it counts as no node of its own."
+    for difference in merged.differences:
+        parts = "; ".join(f"{value} on {names(who)}" for value, who in difference.values)
+        yield "warning", f"The nodes differ in their {difference.what}: {parts}."
 
 
 def names(nodes: tuple[str, ...]) -> str:

@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from apexlab.verify import errors
+from apexlab.verify import errors, strict
 from apexlab.verify.record import SCHEMA as RECORD_SCHEMA
 from apexlab.verify.record import Record, parse_record
-from apexlab.verify.report import LEVELS, SCHEMA, Report
+from apexlab.verify.report import ERROR, FALLBACK, LEVELS, SCHEMA, Report
 
 MAX_BYTES = 32 << 20  # eight GPUs and all that Apex has are below 1 MB
 # An incomplete one was forgiven with --allow-no-gpu, or not.
@@ -30,14 +30,16 @@ class UnreadError(ValueError):
     """Why a file is no report that this apexlab reads; completes "FILE: "."""
 
 
-def read_report(path: Path) -> tuple[Report, bytes]:
-    """The report in a file, and the file's bytes. Raises UnreadError."""
+def read_report(path: Path) -> Report:
+    """The report in a file. Raises UnreadError."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise UnreadError("it cannot be opened: it is no file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UnreadError(f"it cannot be opened: {error.strerror}") from error
-    return parse_report(data), data
+    return parse_report(data)
 
 
 def parse_report(data: bytes) -> Report:
@@ -47,9 +49,7 @@ def parse_report(data: bytes) -> Report:
     if len(data) > MAX_BYTES:
         raise UnreadError(f"it is larger than {MAX_BYTES >> 20} MB, which no report is")
     try:
-        content = json.loads(data)
-    except RecursionError as error:
-        raise UnreadError("it is nested more deeply than a report") from error
+        content = strict.loads(data)
     except ValueError as error:  # not JSON, or not UTF-8
         raise UnreadError(f"it is not whole, or not JSON ({error})") from error
     _check_schema(content)
@@ -59,6 +59,11 @@ def parse_report(data: bytes) -> Report:
     if report.exit_code not in CODES.get(report.verdict, ()):
         raise UnreadError(f"its verdict {report.verdict!r} and its exit code {report.exit_code} do "
                           "not belong together, so somebody changed it")
+    findings = [*report.findings, *(found for one in report.extensions for found in one.findings)]
+    grave = [found.code for found in findings if found.severity in (ERROR, FALLBACK)]
+    if grave and report.verdict in ("ok", "proven"):
+        raise UnreadError(f"its verdict {report.verdict!r} and what it found ({grave[0]}) do not "
+                          "belong together, so somebody changed it")
     return report
 
 
@@ -68,6 +73,8 @@ def _check_schema(content: Any) -> None:
         return
     if schema is None:
         raise UnreadError("it is JSON, and no report of apexlab verify: it has no schema")
+    if str(schema).startswith("apexlab.verify-merge/"):
+        raise UnreadError("it is what merge wrote of many reports: keep it in another folder")
     later = re.fullmatch(r"apexlab\.verify/([2-9]|[1-9]\d{1,3})", str(schema))
     why = "; a newer apexlab wrote it, so update this one" if later else ""
     raise UnreadError(f"its schema is {schema!r}, and this apexlab merges {SCHEMA}{why}")
