@@ -12,15 +12,19 @@ import pytest
 _number = itertools.count(1)
 
 
-def _importable(name: str):
-    """A module of this folder, for `import`: pytest's importlib mode puts it on no path."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+HERE = Path(__file__).parent
+
+
+def _importable(name: str, folder: Path = HERE):
+    """A module of a folder, for `import`: pytest's importlib mode puts it on no path."""
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
+_importable("loopback_registry", HERE.parents[1] / "build" / "scripts")
 made_images, _ = _importable("made_images"), _importable("proxy")
 
 

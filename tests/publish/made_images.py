@@ -13,15 +13,15 @@ import hashlib
 import io
 import json
 import os
-import socket
 import subprocess
 import sys
 import tarfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import loopback_registry
 import requests
+from loopback_registry import PASSWORD, USER, logged_in
 
 from apexlab.build.image_labels import OCI, from_record
 from apexlab.build.matrix import load
@@ -29,9 +29,6 @@ from apexlab.verify.record import IMAGE_PATH, parse_record
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "tests" / "verify" / "reports"
-USER, PASSWORD = "publisher", "loopback only"
-# bcrypt, the one kind of hash that docker-registry takes.
-HTPASSWD = "publisher:$2b$05$abcdefghijklmnopqrstuuAuB0xydZDuTXDmuHprA2PsyrkpiJ0D6\n"
 PROVEN = json.loads((REPORTS / "h200-proven.json").read_text())
 FALLBACK = json.loads((REPORTS / "h200-fallback.json").read_text())
 TORCH, CUDA = "2.11.0+cu130", "13.0"
@@ -252,70 +249,13 @@ class Place:
         return Place(host, self.home, self.ca, self.key, self.public, self.storage)
 
 
-def logged_in(home: Path, host: str) -> None:
-    """What `docker login` writes, for one more address."""
-    import base64
-
-    file = home / "docker" / "config.json"
-    file.parent.mkdir(exist_ok=True)
-    known = json.loads(file.read_text()) if file.exists() else {"auths": {}}
-    word = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    known["auths"][host] = {"auth": word}
-    file.write_text(json.dumps(known))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def certificate(home: Path) -> Path:
-    """A self-signed certificate for loopback, and its key beside it."""
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", home / "tls.key",
-         "-out", home / "tls.crt", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True)  # fmt: skip
-    return home / "tls.crt"
-
-
-CONFIG = """
-version: 0.1
-log: {{level: warn}}
-storage: {{filesystem: {{rootdirectory: {storage}}}, delete: {{enabled: true}}}}
-http:
-  addr: {host}
-  secret: of this test
-  tls: {{certificate: {home}/tls.crt, key: {home}/tls.key}}
-auth: {auth}
-"""
-
-
 def make_place(home: Path, inside: tuple[str, ...] = (), auth: dict | None = None,
                ) -> tuple[Place, subprocess.Popen]:
     """Start a registry that keeps all it has in `home`; `inside` is a command to run it by, `auth`
     how it asks for a login (default: the password itself)."""
-    storage = home / "storage"
-    storage.mkdir(parents=True)
-    place = Place(f"127.0.0.1:{free_port()}", home, certificate(home), home / "cosign.key",
-                  home / "cosign.pub", storage)
-    (home / "htpasswd").write_text(HTPASSWD)
-    (home / "registry.yml").write_text(
-        CONFIG.format(storage=storage, host=place.host, home=home, auth=json.dumps(
-            auth or {"htpasswd": {"realm": "test", "path": str(home / "htpasswd")}})))
-    logged_in(home, place.host)
+    registry = loopback_registry.start(home, inside, auth)
+    place = Place(registry.host, home, registry.ca, home / "cosign.key", home / "cosign.pub",
+                  registry.storage)
     subprocess.run(["cosign", "generate-key-pair"], cwd=home, env=place.environ(), check=True,
                    capture_output=True)
-    with (home / "registry.log").open("wb") as log:
-        process = subprocess.Popen([*inside, "docker-registry", "serve", home / "registry.yml"],
-                                   stdout=log, stderr=log)
-    for _ in range(100):
-        try:
-            answer = requests.get(f"https://{place.host}/v2/", verify=str(place.ca), timeout=5)
-            assert answer.status_code == 401, "a registry without a password"
-            return place, process
-        except requests.ConnectionError:
-            assert process.poll() is None, (home / "registry.log").read_text()
-            time.sleep(0.1)
-    raise AssertionError((home / "registry.log").read_text())
+    return place, registry.process

@@ -39,6 +39,9 @@ def test_a_request_that_cannot_be_met_is_refused_with_2(arguments, words):
 @pytest.mark.parametrize(("text", "words"), [
     ("", "is no report"), ("[]", "it is no object"), ("{", "is no report"), ('{"a": NaN}', "NaN"),
     ('{"schema": "apexlab.verify/2"}', "no report of `apexlab verify`"), ("[" * 99999, "no report"),
+    ('{"verdict": "broken", "verdict": "ok"}', "'verdict' twice"), ('{"a": 1e999}', "is no report"),
+    ('{"a": "\\ud800"}', "is no report"), ('{"a": 9007199254740993}', "others round"),
+    ('{"a": ' * 500 + "1" + "}" * 500, "no report"), ("\ufeff{}", "is no report"),
 ])
 def test_a_file_that_is_no_report_is_refused_before_anything_is_asked_of_a_registry(
         tmp_path, text, words):

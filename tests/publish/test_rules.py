@@ -117,9 +117,25 @@ def test_the_real_report_of_this_image_is_good_at_both_levels():
     ({"extensions": [{**one, "sha256": "0" * 64} for one in GOOD["extensions"]]}, "other-files"),
     ({"extensions": [{**one, "status": "loaded"} for one in GOOD["extensions"]]}, "extensions"),
     ({"extensions": GOOD["extensions"][1:]}, "extensions"),
+    ({"environment": {**GOOD["environment"], "devices": []}}, "contradiction"),
+    ({"findings": [{"code": "x", "severity": "fallback", "message": "", "fix": "",
+                    "extensions": []}]}, "contradiction"),
 ], ids=lambda value: value if isinstance(value, str) else " ".join(value))
 def test_each_fault_of_a_report_is_a_reason_of_its_own(change, code):
     assert codes({**GOOD, **change}) == {code}
+
+
+@pytest.mark.parametrize(("change", "found"), [
+    ({}, set()), ({"created": "2026-02-03T04:05:05+00:00"}, {"older-bench"}),
+    ({"state": "partial"}, {"part-bench"}), ({"record": None}, {"other-bench"}),
+], ids=str)
+def test_a_benchmark_is_of_this_image_and_whole(change, found):
+    result = evidence.measured({"schema": "apexlab.bench/1", "created": LATER, "record": record(),
+                                **change}, "result.json")
+    image = dataclasses.replace(subject(), image=dataclasses.replace(
+        subject().image, labels=labels(record())))
+    assert {one.code for one in decide.refusals(
+        image, (evidence.verified(GOOD, "report.json"),), (result,), CELL, RULES)} == found
 
 
 def test_the_fallback_that_an_h200_saw_is_refused():
@@ -159,7 +175,8 @@ def test_a_name_is_read_in_its_parts(text):
 
 @pytest.mark.parametrize("text", [
     "apexlab", "me/apexlab", "ghcr.io/Me/apexlab", "ghcr.io/me/apexlab@sha256:12", "", "https://x/y",
-    "ghcr.io/me/x@sha256:" + "A" * 64, "-x/y",
+    "ghcr.io/me/x@sha256:" + "A" * 64, "-x/y", "-x:5000/y", "ghcr.io/me/x:\u0442\u0435\u0433",
+    "localhost:99999/x", "localhost:0/x", "ghcr.io/me/../x", "ghcr.io/me/x:v1\n",
 ])
 def test_what_is_no_full_name_is_refused(text):
     with pytest.raises(UsageError):
@@ -217,7 +234,7 @@ def test_a_layer_that_is_not_what_its_digest_says_is_refused(data):
                       lambda _: contextlib.nullcontext(io.BytesIO(data)))
 
 
-@pytest.mark.parametrize("data", [b"no archive" * 100, gzip.compress(b"no archive" * 100),
+@pytest.mark.parametrize("data", [b"no archive" * 100, gzip.compress(b"no archive" * 100, mtime=0),
                                   b"\x28\xb5\x2f\xfd" * 200])
 def test_a_layer_that_is_no_archive_is_never_an_empty_one(data):
     with pytest.raises(RefusedError, match="cannot be read"):
@@ -286,9 +303,48 @@ def test_without_a_key_and_outside_of_a_workflow_there_is_nothing_to_sign_with()
         sign.own_identity({"GITHUB_REPOSITORY": "me/x"})
 
 
+@pytest.mark.parametrize("name", ["me/x|.*", "me", "me/x/y", "me/", "me/x\n"])
+def test_a_repository_is_never_a_pattern_for_many(name):
+    with pytest.raises(UsageError, match="OWNER/NAME"):
+        sign.identity_of(name)
+
+
 def test_a_key_needs_no_public_log():
     trust = sign.Trust(key=Path("cosign.pub"))
     assert trust.options == ("--key", "cosign.pub", "--private-infrastructure")
+
+
+@pytest.mark.parametrize(("said", "words"), [
+    ({"apex": "a" * 40}, f"apex: provenance {'a' * 40}, record {CELL.ref}"),
+    ({"archs": ["9.0"]}, "archs: provenance ['9.0']"),
+    ({"torch": None}, "torch: provenance None"),
+])
+def test_a_provenance_is_held_against_the_record(said, words):
+    image = subject()
+    made = provenance.provenance(image, "x")
+    assert provenance.disagreements(made, image.record) == []
+    made["buildDefinition"]["externalParameters"].update(said)
+    (found,) = provenance.disagreements(made, image.record)
+    assert words in found
+
+
+@pytest.mark.parametrize("made", [{}, [], None, {"buildDefinition": {"externalParameters": [1]}}])
+def test_what_is_no_provenance_agrees_with_nothing(made):
+    assert provenance.disagreements(made, subject().record)
+
+
+@pytest.mark.parametrize(("tag", "fits"), [
+    ("", True), ("latest", True), ("mine", True), ("torch2.11-cuda13.0", True),
+    ("torch2.11-cuda13.0-runtime", True), ("torch2.11-cuda13.0-20260203-aaaaaaaa", True),
+    ("torch2.11-cuda13.0-20260203-bbbbbbbb", False), ("torch2.11-cuda12.9", False),
+    ("torch2.1-cuda13.0", False), ("torch2.11-cuda13.01", False), ("x-20260203-bbbbbbbb", False),
+])
+def test_a_tag_that_was_moved_to_another_signed_image_is_noticed(tag, fits):
+    image = Image(dataclasses.replace(PLACE, tag=tag), Manifest(b"{}", ""), moment(BORN),
+                  labels(record()), {})
+    reports = (evidence.verified(GOOD, "report.json"),)
+    assert {one.code for one in decide.consumer_refusals(image, reports, "run")} == \
+        (set() if fits else {"other-tag"})
 
 
 def test_who_built_it_is_the_workflow_or_a_person():
@@ -299,6 +355,7 @@ def test_who_built_it_is_the_workflow_or_a_person():
 
 @pytest.mark.parametrize(("text", "seen"), [
     ("2026-02-03T04:05:06.123456789Z", BORN), (BORN, BORN), ("2026-02-03T05:05:06+01:00", BORN),
+    ("0001-01-01T00:00:00+01:00", None),
     ("2026-02-03T04:05:06", None), ("yesterday", None), (None, None), (7, None),
 ])
 def test_a_time_is_read_as_engines_and_python_write_it(text, seen):

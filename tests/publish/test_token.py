@@ -16,7 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
-from made_images import PASSWORD, USER, Repository, certificate, make_place, report_of
+from loopback_registry import PASSWORD, USER, certificate
+from made_images import Repository, make_place, report_of
 
 pytestmark = pytest.mark.docker
 WORD = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apexlab.build import options
+from apexlab.build.cmd_publish_records import records
 from apexlab.build.errors import RefusedError, files_in_words
 from apexlab.verify.errors import OK, UsageError
 
@@ -36,7 +37,8 @@ class WithDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=WithDefault, subcommand_metavar="DIGEST --report FILE... | verify IMAGE")
+@click.group(cls=WithDefault,
+             subcommand_metavar="DIGEST --report FILE... | verify IMAGE | records NAME")
 def publish() -> None:
     """Give a verified image its tags, attestations and signature.
 
@@ -75,6 +77,8 @@ def image(
     from apexlab.build.matrix import load
     from apexlab.build.publish import decide, evidence, promote, reference, sign, subject, tags
     from apexlab.build.publish.registry import Registry
+    from apexlab.build.runner import terminate_as_interrupt
+    from apexlab.verify import output
 
     place = reference.parse_digest(digest)
     if dry_run and as_json:
@@ -84,6 +88,7 @@ def image(
     read = [evidence.verified(evidence.read(path), str(path)) for path in reports]
     results = [evidence.measured(evidence.read(path), str(path)) for path in bench]
     with ExitStack() as stack:
+        stack.enter_context(terminate_as_interrupt())
         trust = _own_trust(key, Path(stack.enter_context(tempfile.TemporaryDirectory())))
         cosign = stack.enter_context(sign.Cosign(trust, key, registry_ca))
         registry, matrix = Registry(place, registry_ca, write=True), load()
@@ -100,7 +105,8 @@ def image(
             for step in promotion.plan(holders):
                 click.echo(_line(step, "would be done"))
             return OK
-        promotion.run(holders, _best(read), lambda step: click.echo(_line(step), err=True))
+        # A reader of the progress that left (`2>&1 | head`) must not stop it half-way.
+        promotion.run(holders, _best(read), lambda step: output.complain(_line(step)))
         # --json is what `apexlab site` reads: published.json.
         text = _document(promotion, cell, read) if as_json else _summary(promotion, cell, read)
     click.echo(text)
@@ -126,28 +132,29 @@ def verify(
     """
     from apexlab.build.publish import consumer, reference, sign
     from apexlab.build.publish.registry import Registry
+    from apexlab.build.runner import terminate_as_interrupt
+    from apexlab.verify.render import printable
 
     place = reference.parse(image_name)
-    if sum(bool(one) for one in (key, repository, identity)) != 1:
-        raise UsageError("Say whom you trust with one of --key FILE, --repository OWNER/NAME and "
-                         "--identity REGEXP: anybody can sign.")
-    whom = identity or (sign.identity_of(repository) if repository else "")
-    trust = sign.Trust(key, whom, issuer)
-    with sign.Cosign(trust, ca=registry_ca) as cosign:
+    trust = consumer.trusted(key, repository, identity, issuer)
+    with terminate_as_interrupt(), sign.Cosign(trust, ca=registry_ca) as cosign:
         checked = consumer.check(Registry(place, registry_ca), cosign, level or "load")
     click.echo(f"VERIFIED   {checked.reference.by_digest}")
     mark = "" if checked.source == "apex" else "NOT APEX, "
-    click.echo(f"{mark}source {checked.source} · level {checked.level}")
-    for name, count in checked.statements.items():
-        click.echo(f"{name:<14} {f'signed ({count})' if count else 'none'}")
+    click.echo(printable(f"{mark}{checked.built} · level {checked.level}"))
+    for name, found in checked.statements.items():
+        click.echo(f"{name:<14} {f'signed ({len(found)})' if found else 'none'}")
     for report in checked.reports:
         where = ", ".join(report.gpus) or "no GPU"
-        click.echo(f"report         {report.verdict} at {report.level}, {where}, "
-                   f"{report.document.get('created')}")
+        click.echo(printable(f"report         {report.verdict} at {report.level}, {where}, "
+                             f"{report.document.get('created')}"))
     click.echo("With cosign alone:")
     for line in consumer.commands(checked.reference, trust):
         click.echo(f"  {line}")
     return OK
+
+
+publish.add_command(records)
 
 
 def _own_trust(key: Path | None, folder: Path) -> Trust:

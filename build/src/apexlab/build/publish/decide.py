@@ -7,7 +7,7 @@ key's matter.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,13 +17,14 @@ from apexlab.build.publish.evidence import Measured, Verified
 from apexlab.build.publish.subject import Image, Subject
 from apexlab.build.rows import Cell, Matrix, minor
 from apexlab.verify.arch import parse_archs
-from apexlab.verify.record import Record, parse_record
+from apexlab.verify.record import Record
 from apexlab.verify.report import LEVELS, LOAD, RUN
 
 APEX = "apex"
 SKEW = timedelta(minutes=5)  # between the clocks of two machines
 # What a cell asks for: one that is called proven has to be proven again in each new image.
 LEVEL_OF = {"none": LOAD, "reported": LOAD, "built": LOAD, "proven": RUN}
+_STAYS = re.compile(r"-\d{8}-([0-9a-f]{8})$")  # the end of a tag that never moves
 GOOD = {"load": {"loaded", "proven"}, "run": {"proven"}}
 
 
@@ -157,6 +158,10 @@ def _verdict(record: Record, report: Verified) -> Iterator[Refusal]:
         yield Refusal("not-ok", f"{report.where} says {report.verdict} (exit code "
                       f"{report.exit_code}). Repair what it names, build and verify again.")
         return
+    if report.grave or (report.level == RUN and not report.gpus):
+        what = f"it found {', '.join(report.grave)}" if report.grave else "ran on no GPU"
+        yield Refusal("contradiction", f"{report.where} says {report.verdict}, and yet {what}. "
+                      "Somebody changed it; run verify again.")
     wanted = GOOD.get(report.level, GOOD["load"])
     bad = [f"{name} is {report.statuses.get(name, 'not named')}" for name in record.requested
            if report.statuses.get(name) not in wanted]
@@ -179,6 +184,9 @@ def _bench(subject: Subject, result: Measured) -> Iterator[Refusal]:
     if result.record != subject.record_hash:
         yield Refusal("other-bench", f"{result.where} was measured with another build record than "
                       "the one in the image. Leave it out, or measure in this image.")
+    if result.created is not None and result.created < subject.born:
+        yield Refusal("older-bench", f"{result.where} is older than the image ({result.created} "
+                      f"and {subject.born}). Leave it out, or measure in this image.")
     if not result.complete:
         yield Refusal("part-bench", f"{result.where} is a part of a benchmark. Finish it with "
                       "`apexlab bench train --resume`, or leave it out.")
@@ -195,16 +203,24 @@ def consumer_refusals(image: Image, reports: Iterable[Verified], level: str) -> 
             found.append(Refusal("not-ok", f"{report.where} says {report.verdict}."))
     if not any(LEVELS.index(one.level) >= LEVELS.index(level) for one in reports):
         found.append(Refusal("level", f"No signed report reached the level {level}."))
-    return (*found, *_labels_of(image.labels, reports))
+    return (*found, *_labels_of(image.labels, reports), *_tag_of(image))
+
+
+def _tag_of(image: Image) -> Iterator[Refusal]:
+    """A tag can be moved by whoever may write to the registry, to another image that is signed."""
+    tag, torch = image.reference.tag, image.labels.get(f"{OURS}.torch", "")
+    cell = f"torch{minor(torch)}-cuda{image.labels.get(f'{OURS}.cuda')}"
+    stays = _STAYS.search(tag)
+    if (tag.startswith("torch") and not f"{tag}-".startswith(f"{cell}-")) or (
+            stays and not image.digest.startswith(f"sha256:{stays[1]}")):
+        yield Refusal("other-tag", f"It is signed as {cell}, and {tag} means another image: "
+                      "somebody moved the tag.")
 
 
 def _labels_of(labels: Mapping[str, str], reports: Iterable[Verified]) -> Iterator[Refusal]:
     for report in reports:
-        document = report.document["record"]
-        if document is None:
+        if report.build is None:
             yield Refusal("other-record", f"{report.where} knows no build record.")
-            continue
-        record = parse_record(json.dumps(document), f"in {report.where}")
-        if wrong := disagreements(labels, record):
+        elif wrong := disagreements(labels, report.build):
             yield Refusal("labels", f"The image's labels say something else than the record in "
                           f"{report.where} ({'; '.join(wrong)}).")

@@ -14,9 +14,10 @@ import jsonschema
 
 from apexlab.build.errors import RefusedError
 from apexlab.build.publish.subject import moment, record_hash
+from apexlab.verify import strict
 from apexlab.verify.errors import CannotError
-from apexlab.verify.record import parse_record
-from apexlab.verify.report import SCHEMA, schema
+from apexlab.verify.record import Record, parse_record
+from apexlab.verify.report import ERROR, FALLBACK, SCHEMA, schema
 
 BENCH_SCHEMA = "apexlab.bench/1"
 MOST = 32 << 20
@@ -26,13 +27,15 @@ MOST = 32 << 20
 class Verified:
     """What a verify report says, as far as publishing asks. `where` names it in messages; `image`
     is the digest that it says it was made in; `files` maps an extension to the hash of the file
-    that was judged, `statuses` to what became of it; `record` is the hash of its record."""
+    that was judged, `statuses` to what became of it; `record` is the hash of its `build` record;
+    `grave` are the codes of its findings that no good report has."""
 
     where: str
     document: Mapping[str, Any]
     image: str | None
     created: datetime | None
     record: str | None
+    build: Record | None
     kind: str
     verdict: str
     exit_code: int
@@ -41,6 +44,7 @@ class Verified:
     files: Mapping[str, str | None]
     statuses: Mapping[str, str]
     gpus: tuple[str, ...]
+    grave: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,16 +69,13 @@ def read(path: Path) -> dict[str, Any]:
     try:
         if len(text) > MOST:
             raise ValueError(f"it has more than {MOST >> 20} MB")
-        document = json.loads(text, parse_constant=_no_number)
+        document = strict.loads(text)
         if not isinstance(document, dict):
             raise ValueError("it is no object")
-    except (ValueError, RecursionError) as error:
+        json.dumps(document, ensure_ascii=False).encode()  # what no text can hold, cosign changes
+    except ValueError as error:
         raise RefusedError(f"{path} is no report: {error}. Nothing was published.") from error
     return document
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def verified(document: Mapping[str, Any], where: str) -> Verified:
@@ -85,25 +86,25 @@ def verified(document: Mapping[str, Any], where: str) -> Verified:
         raise RefusedError(f"{where} is no report of `apexlab verify` ({SCHEMA}): "
                            f"{fault.json_path} {fault.message[:200]}. Give the file that "
                            "`apexlab verify --json` wrote.")
-    record, environment = document["record"], document["environment"]
+    build, environment = _record(document["record"], where), document["environment"]
     extensions = document["extensions"]
     return Verified(
         where=where, document=document, image=document.get("image"),
         created=moment(document.get("created")),
-        record=_hash(record, where),
+        record=record_hash(build) if build else None, build=build,
         kind=document["kind"], verdict=document["verdict"], exit_code=document["exit_code"],
         level=document["level_reached"], torch=environment["torch"],
         files={one["name"].removeprefix("_"): one["sha256"] for one in extensions},
         statuses={one["name"].removeprefix("_"): one["status"] for one in extensions},
         gpus=tuple(f"{one['name']} ({one['capability']})" for one in environment["devices"]),
+        grave=tuple(found["code"] for one in (document, *extensions) for found in one["findings"]
+                    if found["severity"] in (ERROR, FALLBACK)),
     )
 
 
-def _hash(record: Mapping[str, Any] | None, where: str) -> str | None:
-    """The hash of a record, read as the image's own is, so that both leave out the same."""
-    if record is None:
-        return None
-    return record_hash(parse_record(json.dumps(record), f"in {where}"))
+def _record(record: Mapping[str, Any] | None, where: str) -> Record | None:
+    """The record in a report, read as the image's own is, so that both leave out the same."""
+    return parse_record(json.dumps(record), f"in {where}") if record is not None else None
 
 
 def measured(document: Mapping[str, Any], where: str) -> Measured:
@@ -112,5 +113,7 @@ def measured(document: Mapping[str, Any], where: str) -> Measured:
     if document.get("schema") != BENCH_SCHEMA or not isinstance(record, (dict, type(None))):
         raise RefusedError(f"{where} is no result of `apexlab bench` ({BENCH_SCHEMA}). Give the "
                            "result.json of a run.")
-    return Measured(where, document, moment(document.get("created")), _hash(record, where),
+    build = _record(record, where)
+    return Measured(where, document, moment(document.get("created")),
+                    record_hash(build) if build else None,
                     document.get("state", "complete") == "complete")

@@ -8,11 +8,12 @@ from typing import Any
 
 from apexlab.build.image_labels import OCI
 from apexlab.build.publish.subject import Subject
+from apexlab.verify.record import Record
 
 PREDICATE = "https://slsa.dev/provenance/v1"
-OURS = "https://apexlab.dev"  # a name of types, at which nothing is fetched
-BUILD_TYPE = f"{OURS}/image/v1"
-LOCAL_BUILDER = f"{OURS}/builder/by-hand"
+OURS = "urn:apexlab"  # names of types, which need no domain
+BUILD_TYPE = f"{OURS}:image:1"
+LOCAL_BUILDER = f"{OURS}:builder:by-hand"
 
 
 def builder(environ: Mapping[str, str]) -> str:
@@ -30,12 +31,7 @@ def provenance(subject: Subject, builder_id: str) -> dict[str, Any]:
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
-            "externalParameters": {
-                "source": record.source, "apex": record.apex.get("commit"),
-                "torch": record.torch.get("version"), "cuda": record.torch.get("cuda"),
-                "python": record.python.get("tag"), "archs": list(record.archs),
-                "profile": record.profile, "extensions": list(record.requested),
-            },
+            "externalParameters": asked(record),
             "internalParameters": {
                 "toolkit": record.toolkit, "record": subject.record_hash,
                 "apexlab": labels.get(f"{OCI}.revision"),
@@ -47,6 +43,26 @@ def provenance(subject: Subject, builder_id: str) -> dict[str, Any]:
             "metadata": {"finishedOn": subject.born.isoformat().replace("+00:00", "Z")},
         },
     }
+
+
+def disagreements(predicate: Any, record: Record) -> list[str]:
+    """What a signed provenance says otherwise than the record."""
+    try:
+        said = dict(predicate["buildDefinition"]["externalParameters"])
+    except (KeyError, TypeError, ValueError):
+        return ["it is no provenance of an image"]
+    return [f"{key}: provenance {said.get(key)}, record {value}"
+            for key, value in asked(record).items() if said.get(key) != value]
+
+
+def asked(record: Record) -> dict[str, Any]:
+    """What was asked of the build."""
+    return {
+        "source": record.source, "apex": record.apex.get("commit"),
+        "torch": record.torch.get("version"), "cuda": record.torch.get("cuda"),
+        "python": record.python.get("tag"), "archs": list(record.archs),
+        "profile": record.profile, "extensions": list(record.requested),
+    }  # fmt: skip
 
 
 def _materials(subject: Subject) -> Iterator[dict[str, Any]]:

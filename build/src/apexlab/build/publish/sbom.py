@@ -38,6 +38,14 @@ def sbom(subject: Subject) -> dict[str, Any]:
     return document
 
 
+def digest_of(document: Any) -> str | None:
+    """The digest of the image that a list is about; None where it names none."""
+    try:
+        return str(document["metadata"]["component"]["version"])
+    except (KeyError, TypeError):
+        return None
+
+
 def _system(subject: Subject) -> str:
     """The distribution, for package URLs: the base image is one of Debian's or of Ubuntu's."""
     base = subject.record.images.get("base")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 from apexlab.build.errors import RegistryError
 from apexlab.build.publish.registry import AGAIN
 from apexlab.verify.errors import UsageError
+from apexlab.verify.render import printable
 
 GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 SECONDS = 300
@@ -59,10 +61,7 @@ class Cosign:
     """cosign for one registry. `key` is a private key's file, None for keyless signing."""
 
     def __init__(self, trust: Trust, key: Path | None = None, ca: Path | None = None) -> None:
-        if shutil.which("cosign") is None:
-            raise RegistryError("There is no cosign command here, and it makes and checks the "
-                                "signatures. Install it (Debian 13 and later have the package "
-                                "cosign), then run the same command again.")
+        _look_for_cosign()
         self.trust, self._key = trust, key
         self._environ = dict(os.environ)
         self._scratch = tempfile.TemporaryDirectory(prefix="apexlab-cosign-")
@@ -116,11 +115,12 @@ class Cosign:
                                 f"{AGAIN}") from error
         if done.returncode == 0:
             return done.stdout
-        words = " ".join(done.stderr.split("error during command execution")[0].split())
+        words = _words(done.stderr)
         if arguments[0].startswith("verify") and any(one in words for one in _NOTHING):
             return None
         raise RegistryError(f"cosign {arguments[0]} failed: {words[-600:]} Is the key (and "
-                            f"COSIGN_PASSWORD) right, is there room in the registry? {AGAIN}")
+                            "COSIGN_PASSWORD) right, is there room in the registry?"
+                            f"{_other_version()} {AGAIN}")
 
     def _bundle(self, ca: Path) -> Path:
         """`ca` and the system's own authorities: keyless signing talks to public services too."""
@@ -133,15 +133,42 @@ class Cosign:
 
 def public_key(private: Path, folder: Path) -> Path:
     """The public half of a private key, in a file in `folder`."""
+    _look_for_cosign()
     done = subprocess.run(["cosign", "public-key", "--key", str(private)], capture_output=True,
                           text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)  # fmt: skip
     if done.returncode:
-        raise UsageError(f"The key {private} cannot be used: {' '.join(done.stderr.split())[:300]} "
-                         "Its password is taken from COSIGN_PASSWORD; `cosign generate-key-pair` "
+        why = (f"{_words(done.stderr)[:300]} Is it the private one, and its password in "
+               "COSIGN_PASSWORD?" if "COSIGN_PASSWORD" in os.environ else
+               "the variable COSIGN_PASSWORD has to be set to its password, or to nothing for a "
+               "key without one.")
+        raise UsageError(f"The key {private} cannot be used: {why} `cosign generate-key-pair` "
                          "makes a new one.")
     file = folder / "cosign.pub"
     file.write_text(done.stdout)
     return file
+
+
+def _look_for_cosign() -> None:
+    if shutil.which("cosign") is None:
+        raise RegistryError("There is no cosign command here, and it makes and checks the "
+                            "signatures. Install it (Debian 13 and later have the package "
+                            "cosign), then run the same command again.")
+
+
+def _words(said: str) -> str:
+    """cosign's error, which it prints twice, as one line."""
+    line = " ".join(said.split("error during command execution")[0].split())
+    return printable(line).rstrip(".") + "."
+
+
+def _other_version() -> str:
+    """Words on a cosign that this was not tried with; "" where it says no version of its own."""
+    done = subprocess.run(["cosign", "version"], capture_output=True, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, timeout=60, check=False)  # fmt: skip
+    found = re.search(r"GitVersion:\s*v?(\d+)\.[\w.-]+", done.stdout + done.stderr)
+    if found is None or found[1] == "2":
+        return ""
+    return f" This cosign has version {found[1]}, and apexlab was tried with 2.5."
 
 
 def own_identity(environ: Mapping[str, str]) -> str:
@@ -156,6 +183,8 @@ def own_identity(environ: Mapping[str, str]) -> str:
 
 def identity_of(repository: str, server: str = "https://github.com") -> str:
     """The regular expression for the workflows of a repository."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII):
+        raise UsageError(f"{repository!r} is no repository: write it as OWNER/NAME.")
     place = f"{server}/{repository}".replace(".", r"\.")
     return rf"^{place}/\.github/workflows/"
 

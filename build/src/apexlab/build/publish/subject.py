@@ -14,13 +14,12 @@ from apexlab.build.errors import RefusedError, RegistryError
 from apexlab.build.publish import contents
 from apexlab.build.publish.contents import Layer
 from apexlab.build.publish.packages import Package, of_files
-from apexlab.build.publish.reference import Reference
+from apexlab.build.publish.reference import DIGEST, Reference
 from apexlab.build.publish.registry import Manifest, Registry
+from apexlab.verify import strict
 from apexlab.verify.record import Record, parse_record
 
 _FRACTION = re.compile(r"\.\d+")
-_INDEXES = ("application/vnd.oci.image.index.v1+json",
-            "application/vnd.docker.distribution.manifest.list.v2+json")
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ def moment(text: Any) -> datetime | None:
     try:
         # Python 3.10 takes neither Z nor the nanoseconds that engines write.
         time = datetime.fromisoformat(_FRACTION.sub("", str(text)).replace("Z", "+00:00"))
-    except ValueError:
+        return time.astimezone(timezone.utc) if time.tzinfo else None
+    except (ValueError, OverflowError):
         return None
-    return time.astimezone(timezone.utc) if time.tzinfo else None
 
 
 def look(registry: Registry) -> tuple[Image, tuple[Layer, ...]]:
@@ -81,14 +80,14 @@ def look(registry: Registry) -> tuple[Image, tuple[Layer, ...]]:
     reference = registry.reference
     manifest = _manifest(registry, reference.digest)
     content = manifest.content
-    if manifest.media_type in _INDEXES or "manifests" in content:
-        content = _manifest(registry, _only_platform(content, reference.digest)).content
     try:
-        config = _config(registry, content["config"])
-        layers = tuple(Layer(str(one["digest"]), int(one["size"])) for one in content["layers"])
-        labels = (config.get("config") or {}).get("Labels") or {}
-        annotations = {**(content.get("annotations") or {}),
-                       **(manifest.content.get("annotations") or {})}
+        if "manifests" in content:
+            content = _only_platform(registry, content).content
+        layers = tuple(_layer(one) for one in content["layers"])
+        config = _config(registry, _layer(content["config"]))
+        labels = _texts((config.get("config") or {}).get("Labels"))
+        annotations = {**_texts(content.get("annotations")),
+                       **_texts(manifest.content.get("annotations"))}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RefusedError(f"{reference.by_digest} is no image of a container: {error!r}. Give the "
                            "digest that the push of the image printed.") from error
@@ -117,26 +116,43 @@ def _manifest(registry: Registry, digest: str) -> Manifest:
     return found
 
 
-def _only_platform(index: Mapping[str, Any], digest: str) -> str:
+def _only_platform(registry: Registry, index: Mapping[str, Any]) -> Manifest:
     """The one image in an index; attestations of BuildKit lie beside it, for no platform."""
-    entries = index.get("manifests") or ()
-    images = [one for one in entries if isinstance(one, dict)
-              and (one.get("platform") or {}).get("os") != "unknown"]
+    images = [one for one in index["manifests"]
+              if (one.get("platform") or {}).get("os") != "unknown"]
     if len(images) != 1:
-        raise RefusedError(
-            f"{digest} is an index of {len(images)} images, and a report speaks for one. Publish "
-            "an index with one image, or the image itself.")
-    return str(images[0].get("digest"))
+        raise RefusedError(f"{registry.reference.by_digest} is an index of {len(images)} images, "
+                           "and a report speaks for one. Publish an index with one image, or the "
+                           "image itself.")
+    found = registry.manifest(_layer(images[0]).digest)
+    if found is None:
+        raise ValueError("the image in the index is not there")
+    return found
 
 
-def _config(registry: Registry, entry: Mapping[str, Any]) -> dict[str, Any]:
-    digest, size = str(entry["digest"]), int(entry["size"])
-    with registry.blob(digest) as raw:
+def _layer(entry: Mapping[str, Any]) -> Layer:
+    """The digest and the size in what a manifest says of a blob."""
+    if not DIGEST.fullmatch(entry["digest"]):
+        raise ValueError(f"{entry['digest']!r} is no digest")
+    return Layer(entry["digest"], int(entry["size"]))
+
+
+def _texts(found: Mapping[str, str] | None) -> dict[str, str]:
+    texts = dict((found or {}).items())
+    if not all(isinstance(value, str) for value in texts.values()):
+        raise ValueError("its labels or annotations are no texts")
+    return texts
+
+
+def _config(registry: Registry, entry: Layer) -> dict[str, Any]:
+    with registry.blob(entry.digest) as raw:
         body = raw.read(contents.MOST)
-    if "sha256:" + hashlib.sha256(body).hexdigest() != digest or len(body) != size:
-        raise RefusedError(f"The configuration {digest} is not what its digest says. The registry "
-                           "was tampered with, or its disk is broken; push the image again.")
-    config = json.loads(body)
+    found = "sha256:" + hashlib.sha256(body).hexdigest()
+    if found != entry.digest or len(body) != entry.size:
+        raise RefusedError(f"The configuration {entry.digest} is not what its digest says. The "
+                           "registry was tampered with, or its disk is broken; push the image "
+                           "again.")
+    config = strict.loads(body)
     if not isinstance(config, dict):
         raise ValueError("its configuration is no object")
     return config
