@@ -185,6 +185,24 @@ def test_no_expression_reaches_a_shell_but_through_the_environment():
         assert "${{" not in step.get("run", ""), where
 
 
+def test_a_job_that_is_run_again_may_leave_its_files_again():
+    # An artifact's name is taken for the whole run, its repetitions included.
+    found = [step["with"] for _, step in steps() if "/upload-artifact@" in step.get("uses", "")]
+    assert len(found) == 4 and all(one["overwrite"] is True for one in found)
+    names = [one["name"] for one in found]
+    assert len(set(names)) == len(names) and not [name for name in names if "/" in name]
+
+
+def test_only_one_run_publishes_at_a_time():
+    workflow = load(GITHUB / "workflows" / "images.yml")
+    assert workflow["concurrency"] == {
+        "group": "images-${{ startsWith(github.ref, 'refs/tags/') && 'refs/heads/main' || "
+                 "github.ref }}",
+        "cancel-in-progress": "${{ github.event_name == 'pull_request' }}"}
+    assert "github.ref == 'refs/heads/main' || startsWith(github.ref, 'refs/tags/v')" in \
+        workflow["jobs"]["promote"]["if"]
+
+
 def test_every_job_ends_by_itself():
     for file, name, job in jobs():
         assert 0 < job["timeout-minutes"] <= 360, f"{file}:{name}"
@@ -257,6 +275,8 @@ def test_the_plan_has_every_cell_and_on_a_pull_request_the_changed_ones(tmp_path
     names = [{one["name"] for one in json.loads(plan["matrix"])["include"]}
              for plan in (some, every)]
     assert names[0] < names[1]
+    assert len(names[1]) <= 256  # what GitHub takes
+    assert all(re.fullmatch(r"[\w.-]+", name) for name in names[1])  # in names of artifacts
 
 
 def test_a_plan_that_cannot_be_made_ends_the_run(tmp_path):
@@ -282,21 +302,36 @@ def test_promotion_hands_over_what_was_found(tmp_path, there):
         (tmp_path / "reports" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "reports" / name).touch()
     code, _, said = call(".github/scripts/promote.sh", tmp_path, {"apexlab": ECHO},
-                         REPOSITORY="ghcr.io/a/b", NAME="cell", cwd=str(tmp_path))
+                         REPOSITORY="ghcr.io/a/b", cwd=str(tmp_path))
     words = [word for option, name in there.items() for word in (f"--{option}", f"reports/{name}")]
     assert code == 0, said
-    kept = tmp_path / "published" / "cell"
-    handed = (kept / "published.json").read_text().splitlines()
-    assert handed == ["publish", "ghcr.io/a/b@sha256:ab", *words, "--json"]
-    assert (kept / "verify.json").exists() == ("report" in there)
-    assert (kept / "result.json").exists() == ("bench" in there)
+    assert said.splitlines() == ["publish", "ghcr.io/a/b@sha256:ab", *words]
 
 
 def test_a_refusal_of_publish_ends_the_job(tmp_path):
     (tmp_path / "digest").write_text("sha256:ab\n")
     code, _, _ = call(".github/scripts/promote.sh", tmp_path, {"apexlab": "#!/bin/sh\nexit 1\n"},
-                      REPOSITORY="ghcr.io/a/b", NAME="cell", cwd=str(tmp_path))
+                      REPOSITORY="ghcr.io/a/b", cwd=str(tmp_path))
     assert code == 1
+
+
+def test_the_site_is_made_from_what_the_registry_has_of_all_cells(tmp_path):
+    code, _, said = call(".github/scripts/site.sh", tmp_path, {"apexlab": ECHO},
+                         REPOSITORY="ghcr.io/a/b", GITHUB_REPOSITORY="A/b")
+    assert code == 0, said
+    assert " ".join(said.split()) == (
+        "publish records ghcr.io/a/b --repository A/b --out records "
+        "site --out site --records records")
+    site = load(GITHUB / "workflows" / "images.yml")["jobs"]["site"]
+    assert site["permissions"] == {"contents": "read", "packages": "read"}
+    assert not [step for step in site["steps"] if "download-artifact" in step.get("uses", "")]
+
+
+def test_a_tag_that_does_not_pass_ends_the_job_of_the_site(tmp_path):
+    code, _, said = call(".github/scripts/site.sh", tmp_path, {
+        "apexlab": "#!/bin/sh\necho \"$1\"\n[ \"$2\" != records ]\n"},
+        REPOSITORY="ghcr.io/a/b", GITHUB_REPOSITORY="A/b")
+    assert code == 1 and said == "publish\n"
 
 
 @pytest.mark.parametrize("ended", [0, 1, 4, 5])
@@ -418,7 +453,7 @@ IMAGES, KUBERNETES = ".github/workflows/images.yml", "verify/deploy/kubernetes.y
 
 
 @pytest.mark.parametrize(("target", "file", "old", "new", "said"), [
-    ("zizmor", IMAGES, "run: mkdir -p records", "run: echo ${{ github.head_ref }}",
+    ("zizmor", IMAGES, "run: .github/scripts/site.sh", "run: echo ${{ github.head_ref }}",
      "template-injection"),
     ("zizmor", IMAGES, "@4d04d5d9486b7bd6fa91e7baf45bbb4f8b9deedd # v4.0.0", "@v4",
      "unpinned-uses"),
