@@ -6,6 +6,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 RINGS   ?= unit,torch
 SHELL   := /bin/bash
+comma   := ,
 
 # Each variable on make's command line becomes the option of the same name, word for word. An empty
 # one is handed on as well, so that `make image TORCH=` is refused and not silently taken for "no
@@ -25,8 +26,8 @@ warn_of_strays = $(if $(strip $(stray)),$(warning in the environment, so not use
 	Write them behind the target))
 
 .DEFAULT_GOAL := help
-.PHONY: help try image wheel verify bench matrix base-images test lint generate clean \
-	lint-workflows lint-zizmor lint-schemas lint-actionlint lint-kubernetes
+.PHONY: help try try-publish image wheel verify bench matrix base-images test test-torch lint \
+	generate clean lint-workflows lint-zizmor lint-schemas lint-actionlint lint-kubernetes
 
 help: ## Show this list
 	@echo "make try                          the whole chain without Docker, in .try/"
@@ -50,6 +51,9 @@ $(VENV)/ok: pyproject.toml build/pyproject.toml verify/pyproject.toml bench/pypr
 try: ## Compile, check and sabotage without Docker or a GPU (5 GB, at most 10 minutes)
 	@$(PYTHON3) build/scripts/try_it.py $(call option,APEX_SOURCE,source)
 
+try-publish: $(VENV)/ok ## Publish an image to a registry on loopback, and check it (Docker, cosign; 6 minutes)
+	@$(BIN)/python build/scripts/publish_it.py
+
 image: $(VENV)/ok ## Build an image: TORCH=2.4 CUDA=12.4
 	@$(warn_of_strays)$(BIN)/apexlab image $(IMAGE_OPTIONS)
 
@@ -68,8 +72,16 @@ matrix: $(VENV)/ok ## List the cells: which torch, CUDA and Apex go together
 base-images: $(VENV)/ok ## Build the CUDA base images without a registry: CUDA=12.4
 	@$(BIN)/apexlab base-images $(call option,CUDA,cuda)
 
-test: $(VENV)/ok ## Run the tests: RINGS=unit,torch (the default), or all
-	APEXLAB_RINGS=$(call quoted,RINGS) $(BIN)/python -m pytest
+# In as many processes as there are cores, up to four; a file's tests share what they made, and
+# stay together. tests/conftest.py says which rings run in one process.
+test: ## Run the tests: RINGS=unit,torch (the default), or all
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/ok $(if $(filter torch all,$(subst $(comma), ,$(RINGS))),test-torch)
+	APEXLAB_RINGS=$(call quoted,RINGS) $(BIN)/python -m pytest \
+		--numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+# Most of what the ring torch needs, beside the tests' own environment.
+test-torch:
+	@$(PYTHON3) tests/torch_cpu.py
 
 lint: $(VENV)/ok lint-workflows ## Run ruff, mypy, shellcheck, hadolint, zizmor and the rest
 	$(BIN)/ruff check

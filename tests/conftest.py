@@ -4,6 +4,9 @@ A ring is a marker: `torch`, `cuda`, `docker`, `browser`, `gpu`; a test without 
 ring `unit`. APEXLAB_RINGS chooses (default unit,torch; "all"). A test whose need is absent is
 skipped, and the end of the run says so; APEXLAB_REQUIRE=docker,cuda turns such a skip into a
 failure.
+
+The run may be shared out to several processes (`--numprocesses`, pytest-xdist): then the tests
+run in the workers, and the end of the run is told by the process that started them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
 RINGS = ("unit", "torch", "cuda", "docker", "browser", "gpu")
+SIDE_BY_SIDE = {"unit", "torch"}
 NEEDS = {
     "torch": "a CPU build of torch, from PyPI",
     "cuda": "the CUDA build of torch and NVIDIA's compiler from PyPI, and g++",
@@ -29,7 +33,6 @@ NEEDS = {
     "browser": "Debian's chromium-headless-shell (or chromium), and axe-core from npm",
     "gpu": "an NVIDIA GPU",
 }
-CPU_TORCH = "torch==2.13.0"
 GPU_PROBE = """
 import json, torch
 from torch.utils.cpp_extension import CUDA_HOME
@@ -37,22 +40,39 @@ print(json.dumps({"count": torch.cuda.device_count(), "home": CUDA_HOME,
                   "arch": "%d.%d" % torch.cuda.get_device_capability()}))
 """
 _left_out: dict[str, set[str]] = {}
-_ring_of: dict[str, str] = {}
 
 
 def words(variable: str, default: str) -> set[str]:
     return {word for word in os.environ.get(variable, default).replace(",", " ").split() if word}
 
 
+def chosen_rings() -> set[str]:
+    return words("APEXLAB_RINGS", "unit,torch")
+
+
 def ring_of(item: pytest.Item) -> str:
     return next((ring for ring in RINGS[1:] if item.get_closest_marker(ring)), "unit")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = words("APEXLAB_RINGS", "unit,torch")
-    _ring_of.update((item.nodeid, ring_of(item)) for item in items)
-    if unknown := chosen - {*RINGS, "all"}:
+def pytest_configure(config: pytest.Config) -> None:
+    if unknown := chosen_rings() - {*RINGS, "all"}:
         raise pytest.UsageError(f"no such ring: {', '.join(sorted(unknown))}; there are {RINGS}")
+    if hasattr(config, "workerinput"):
+        # Each of the workers has a core: threads for all cores would only wait for each other.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`--numprocesses=auto` is one for each core, but for the rings whose tests share an engine,
+    its images or a GPU: those run one after the other, without workers."""
+    return None if chosen_rings() <= SIDE_BY_SIDE else 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = chosen_rings()
+    for item in items:
+        item.user_properties.append(("ring", ring_of(item)))  # goes with its report
     if "all" in chosen:
         return
     out = [item for item in items if ring_of(item) not in chosen]
@@ -62,12 +82,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if ring_of(item) in chosen]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = {
+            ring: sorted(whys) for ring, whys in _left_out.items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    """What a worker left out, for the end of the run. One that crashed has said nothing."""
+    for ring, whys in getattr(node, "workeroutput", {}).get("left_out", {}).items():
+        _left_out.setdefault(ring, set()).update(whys)
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     """What each ring did, so that a ring that was left out cannot look green."""
     done: dict[str, int] = {}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, ()):
-            ring = _ring_of.get(report.nodeid, "unit")
+            ring = dict(report.user_properties).get("ring", "unit")
             done[ring] = done.get(ring, 0) + 1
     terminalreporter.section("rings")
     for ring in RINGS:
@@ -91,6 +124,9 @@ def load_script(path: Path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+torch_cpu = load_script(ROOT / "tests" / "torch_cpu.py")
 
 
 @pytest.fixture(scope="session")
@@ -125,8 +161,9 @@ def cuda_env() -> CudaEnv:
     try:
         script.check_host(folder)
         folder.mkdir(exist_ok=True)
-        toolkit = script.make_toolkit(folder)
-        bin_ = script.make_light(folder / "tests", toolkit)
+        with torch_cpu.alone("try"):
+            toolkit = script.make_toolkit(folder)
+            bin_ = script.make_light(folder / "tests", toolkit)
     except script.TryError as error:
         lacking("cuda", f"its environment could not be made: {error}")
     return CudaEnv(bin_ / "python", toolkit / "nvidia" / "cu13", toolkit)
@@ -135,28 +172,10 @@ def cuda_env() -> CudaEnv:
 @pytest.fixture(scope="session")
 def torch_python() -> Path:
     """A Python with a CPU build of torch, verify and bench; nothing may be installed into it."""
-    home = CACHE / "torch-cpu"
-    python, torch, stamp = home / "bin" / "python", home / "torch", home / "ok"
-    ours = [ROOT / "verify", ROOT / "bench"]
-    wanted = CPU_TORCH + "\n" + "".join((one / "pyproject.toml").read_text() for one in ours)
-    if stamp.exists() and stamp.read_text() == wanted:
-        return python
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if not (torch.exists() and torch.read_text() == CPU_TORCH):
-        shutil.rmtree(home, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-        # PyPI's torch for Linux is the CUDA build, gigabytes of it; PyTorch's own index has a
-        # small one. Where that cannot be reached, what pip finds by itself has to do.
-        index = ["--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0"]
-        done = subprocess.run([*pip, *index, CPU_TORCH], capture_output=True).returncode == 0
-        done = done or subprocess.run([*pip, CPU_TORCH]).returncode == 0
-        if not done:
-            lacking("torch", "torch could not be installed")
-        torch.write_text(CPU_TORCH)
-    editable = [word for one in ours for word in ("--editable", one)]
-    subprocess.run([*pip, "numpy", "setuptools", *editable], check=True)
-    stamp.write_text(wanted)
-    return python
+    try:
+        return torch_cpu.whole()
+    except torch_cpu.NoTorchError as error:
+        lacking("torch", str(error))
 
 
 @pytest.fixture(scope="session")

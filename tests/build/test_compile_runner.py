@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from apexlab.build import runner
 from apexlab.build.runner import run, session_processes
 
 # As ninja does: a child in a process group of its own, which a signal to ours does not reach.
@@ -85,7 +86,8 @@ def test_a_signal_ends_every_process_of_the_build(tmp_path, number):
     assert not alive(pid)
 
 
-def test_a_process_that_ignores_the_request_is_killed(tmp_path):
+def test_a_process_that_ignores_the_request_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "_GRACE", 1.0)
     code = ("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
             "print('ready', flush=True); time.sleep(600)")
     start = time.monotonic()

@@ -120,7 +120,10 @@ class Maker:
     """Compiles, and remembers what it compiled: the same library is made once a session."""
 
     root: Path
-    made: dict[tuple[str, ...], Path] = field(default_factory=dict)
+    made: dict[tuple, Path] = field(default_factory=dict)
+    # What libraries with a name of their own were made of: who links one gets its name in, and
+    # not its path, which is another in each test.
+    named_as: dict[str, tuple] = field(default_factory=dict)
     cubin = staticmethod(cubin)
     entry = staticmethod(entry)
     container = staticmethod(container)
@@ -128,7 +131,9 @@ class Maker:
     old_abi, new_abi = OLD_ABI, NEW_ABI
 
     def library(self, target: Path, source: str, *flags: str) -> Path:
-        key = (source, *flags, target.name if "-soname" in str(flags) else "")
+        has_name = "-soname" in str(flags)
+        key = (source, *(self.named_as.get(flag, flag) for flag in flags),
+               target.name if has_name else "")
         if key not in self.made:
             built = self.root / f"{len(self.made)}.so"
             subprocess.run(
@@ -137,6 +142,9 @@ class Maker:
             self.made[key] = built
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.made[key], target)
+        self.named_as.pop(str(target), None)
+        if has_name:
+            self.named_as[str(target)] = key
         return target
 
     def named(self, folder: Path, name: str, *functions: str) -> Path:

@@ -25,15 +25,8 @@ def script(python, *arguments):
 @pytest.fixture(scope="module")
 def answers(torch_python):
     """[(the call, its dtype, its phases)] of all calls, in one of the twin's modes."""
-    kept = {}
-
-    def run(mode):
-        if mode not in kept:
-            kept[mode] = [(CALLS[one["call"]], one["dtype"], one["phases"])
-                          for one in script(torch_python, TWIN, FOLDER, mode)]
-        return kept[mode]
-
-    return run
+    told = script(torch_python, TWIN, FOLDER, "right", "nothing", "first-kept")
+    return lambda mode: [(CALLS[one["call"]], one["dtype"], one["phases"]) for one in told[mode]]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +78,6 @@ def test_the_direct_calls_are_counted(answers):
 CASES = """
 import json, sys, types
 from pathlib import Path
-sys.argv[2:] = ["right"]
 sys.path.insert(0, str(Path({twin!r}).parent))
 import torch, torch_twin
 torch_twin.install()

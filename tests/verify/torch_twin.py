@@ -1,11 +1,11 @@
 """Makes every call of the table on the CPU, with torch's own functions in Apex's place.
 
-    python torch_twin.py FOLDER_OF_PROVE right|nothing|first-kept
+    python torch_twin.py FOLDER_OF_PROVE right|nothing|first-kept...
 
-Prints one JSON document: for each call and dtype its phases. A phase's errors also hold what the
-same result would give if it were zero, or had a NaN or a spoiled value as its first element. With
-`nothing` the functions do nothing: results are zero, and what is written in place stays as it was;
-with `first-kept` they leave the first element of each tensor out.
+Prints one JSON document: for each mode, call and dtype its phases. A phase's errors also hold what
+the same result would give if it were zero, or had a NaN or a spoiled value as its first element.
+With `nothing` the functions do nothing: results are zero, and what is written in place stays as it
+was; with `first-kept` they leave the first element of each tensor out.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-MODE = sys.argv[2]
+MODE = "right"
 torch.set_num_threads(1)  # the tensors are small, and the machine may be busy
 
 
@@ -241,9 +241,9 @@ def observed(case_class):
     return Observed
 
 
-def main():
-    install()
-    case_module, table = load_prove(Path(sys.argv[1]))
+def answers_in(mode, case_module, table):
+    global MODE
+    MODE = mode
     case_class = observed(case_module.Case)
     answers = []
     for number, call in enumerate(table.CALLS):
@@ -251,7 +251,13 @@ def main():
             case = case_class(torch, "cpu", dtype, seed=number)
             case_module.function(call.function)(case, **call.options)
             answers.append({"call": number, "dtype": dtype, "phases": case.phases})
-    print(json.dumps(answers))
+    return answers
+
+
+def main():
+    install()
+    modules = tuple(load_prove(Path(sys.argv[1])))
+    print(json.dumps({mode: answers_in(mode, *modules) for mode in sys.argv[2:]}))
 
 
 if __name__ == "__main__":
