@@ -11,6 +11,7 @@ import made_result
 
 from apexlab.bench.ops.cases import OPS, cases
 from apexlab.bench.ops.providers import left_out, providers
+from apexlab.bench.ops.questions import CONTROL
 from apexlab.bench.planning.preset_file import find_preset
 
 COPY = 4000.0  # GB/s
@@ -61,9 +62,17 @@ def _point(rng, case, provider, label, device, quick, failed):
         proof = {"verdict": "proven", "why": "", "parts": []} if apex else None
     return {"row": "point", "op": case.op, "case": case.name, "dtype": case.dtype,
             "autocast": case.autocast, "direction": case.direction, "provider": provider.name,
-            "state": state, "why": why, "us": us, "least_bytes": case.least_bytes(),
+            "state": state, "why": why, "us": us, "control": _twice(rng, case, provider, us),
+            "version": None, "least_bytes": case.least_bytes(),
             "moment": None, "error": None, "compile_seconds": None, "clock_why": "",
             "proof": proof}
+
+
+def _twice(rng, case, provider, us):
+    if provider.name != CONTROL[case.op] or not us:
+        return None
+    return {kind: [[one * rng.uniform(0.9999, 1.0001) for one in each] for each in rounds]
+            for kind, rounds in us.items()}
 
 
 def _samples(rng, us):

@@ -6,9 +6,9 @@ import time
 
 import torch
 
+from apexlab.bench.measure.compiler import Compiler
 from apexlab.bench.ops import check, measure, operands, setting
 from apexlab.bench.ops.cases import Case
-from apexlab.bench.ops.compiler import Compiler
 from apexlab.bench.ops.operands import Adam, Clip, Norm, Work
 from apexlab.bench.ops.providers import PROVIDERS
 

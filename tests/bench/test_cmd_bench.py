@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import click
@@ -11,7 +12,9 @@ import pytest
 
 from apexlab.bench import cmd_train
 from apexlab.bench.cmd_bench import COMMANDS, bench
-from apexlab.bench.cmd_train import _again, train
+from apexlab.bench.cmd_train import _again, _plan_again, train
+from apexlab.bench.planning.plan import Request, differences, make_plan
+from apexlab.bench.planning.preset_file import find_preset
 from apexlab.verify import device
 from apexlab.verify.errors import CannotError
 from apexlab.verify.main import SUMMARIES
@@ -115,13 +118,36 @@ def test_more_gpus_than_there_are_cannot_be_had(monkeypatch):
         cmd_train._require("cpu", 1)
 
 
-def test_the_command_to_go_on_with_names_every_option_that_was_given(tmp_path):
-    context = train.make_context("train", [
-        "--ladder", "all", "--quick", "--device", "cpu", "--rounds", "2", "--seed", "3",
-        "--margin", "5", "--json", "--allow-shared-gpu"])
-    assert _again(context.params, tmp_path / "a b") == (
-        "apexlab bench train --ladder all --quick --device cpu --rounds 2 --seed 3 --margin 5.0 "
-        f"--allow-shared-gpu --resume --out '{tmp_path}/a b'")
+def test_the_command_to_go_on_with_names_what_is_not_in_the_folder(tmp_path):
+    assert _again(False, True, tmp_path / "a b") == (
+        f"apexlab bench train --allow-shared-gpu --resume --out '{tmp_path}/a b'")
+
+
+def _again_as(old, *arguments):
+    plan = _plan_again(train.make_context("train", ["--resume", *arguments]), old)
+    return plan, differences(old, plan.document("0", "now"))
+
+
+def test_a_run_is_gone_on_with_from_its_folder_alone():
+    """Also one with a preset from a file that is gone, and with nothing left at its default."""
+    model = replace(find_preset("cpu"), name="mine", batch=3, seconds=7)
+    first = make_plan(Request(None, ("torch-fused-fp32",), 2, True, "cpu", 1, 9, 0.05), model)
+    old = first.document("0", "now")
+    plan, differ = _again_as(old)
+    assert not differ and plan == replace(first, notes=plan.notes)
+    plan, differ = _again_as(old, "--rounds", "6")
+    assert not differ and plan.rounds == 6
+
+
+@pytest.mark.parametrize("arguments, differ", [
+    (["--seed", "0"], ["seed"]), (["--device", "cuda"], ["device", "timing"]),
+    (["--margin", "2"], ["margin"]), (["--ladder", "modern"], ["scenarios"]),
+    (["--gpus", "2"], ["gpus"]), (["--preset", "tiny"], ["preset"])])
+def test_a_given_option_that_differs_from_the_run_is_found_though_it_is_a_default(
+        arguments, differ):
+    old = make_plan(Request("classic", (), 2, True, "cpu", 1, 9, 0.05),
+                    find_preset("cpu")).document("0", "now")
+    assert _again_as(old, *arguments)[1] == differ
 
 
 @pytest.mark.parametrize("option, value", [("--margin", "nan"), ("--margin", "inf"),

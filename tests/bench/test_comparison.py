@@ -223,3 +223,18 @@ def test_an_operation_that_is_lost_is_a_regression():
     compared = comparison.compare(one, made_ops.result(ops=("adam",), failed=["torch-fused"]))
     assert all(each.metric == "state" for each in compared.regressions)
     assert compared.regressions
+
+
+def test_a_gate_that_decided_nothing_says_so_and_lets_it_pass(base, tmp_path, capfd):
+    loud = {**again(), "noise": {**base["noise"], "floor": 9.0}}
+    for each in loud["scenarios"]:
+        if each["time"]:  # far apart between rounds, so that none of them is the same
+            each["time"]["rounds"] = [
+                {**one, "blocks": [block * (1 + number) for block in one["blocks"]]}
+                for number, one in enumerate(each["time"]["rounds"])]
+    done = ran(tmp_path, base, loud, "--gate")
+    said = f"{done.output}{capfd.readouterr().err}"
+    assert done.return_value == 0
+    assert "no speed could be decided, so this is no sign that nothing became worse" in said
+    assert "The gate saw nothing that it could decide" in said
+    assert "The gate saw nothing" not in ran(tmp_path, base, again(), "--gate").output

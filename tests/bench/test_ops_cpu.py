@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from apexlab.bench.ops.result import KEY
+
 pytestmark = pytest.mark.torch
 QUICK = ("bench", "ops", "--device", "cpu", "--quick")
 SIDE = Path(__file__).with_name("ops_side.py")
@@ -90,7 +92,9 @@ def test_every_file_of_the_report_is_there_and_the_answer_is_printed(done, resul
     folder, ended = done
     for name in ("runs.jsonl", "result.json", "result.csv", "report.md", "report.html"):
         assert (folder / name).stat().st_size > 100, name
-    assert "Apex is not installed" in ended.stdout
+    assert "Apex needs a GPU" in ended.stdout
+    assert "Apex is not installed" not in ended.stdout
+    assert "noise of calls: adam ±" in ended.stdout.replace("above 100 %", "±")
     assert result["headline"].split(":")[0] in ended.stdout.replace("\n", " ")
 
 
@@ -99,7 +103,12 @@ def test_results_are_never_written_over(torch_python, done):
     again = subprocess.run([torch_python.with_name("apexlab"), *QUICK, "--out", folder],
                            capture_output=True, text=True, timeout=60)
     assert again.returncode == 2
-    assert "holds other results already" in again.stderr
+    assert "holds a run already" in again.stderr
+    other = subprocess.run([torch_python.with_name("apexlab"), "bench", "ops", "--resume",
+                            "--seed", "5", "--out", folder],
+                           capture_output=True, text=True, timeout=60)
+    assert other.returncode == 2
+    assert "its seed differs" in other.stderr
 
 
 def test_an_interrupted_run_keeps_what_is_finished(torch_python, tmp_path):
@@ -114,6 +123,17 @@ def test_an_interrupted_run_keeps_what_is_finished(torch_python, tmp_path):
     assert result["state"] == "partial"
     assert any(point["state"] == "measured" for point in result["points"])
     assert (tmp_path / "run" / "report.html").exists()
+    assert f"apexlab bench ops --resume --out {tmp_path / 'run'}" in said
+    before = rows(tmp_path / "run")
+    again = subprocess.run(
+        [torch_python.with_name("apexlab"), "bench", "ops", "--resume", "--out",
+         tmp_path / "run"], capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    after = rows(tmp_path / "run")
+    assert after[:len(before)] == before
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["state"] == "complete"
+    kept = [row for row in after if row["row"] == "point"]
+    assert len(kept) < 1.5 * len({tuple(row[key] for key in KEY) for row in kept})
 
 
 def test_a_process_that_is_killed_costs_little_and_is_reported(torch_python, tmp_path):

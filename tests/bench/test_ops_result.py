@@ -78,12 +78,52 @@ def test_a_kernel_that_is_ahead_of_its_call_is_said_apart(rows):
     rows = scaled(rows, 0.8, ("cold",), op="adam", provider="apex")
     said = advice(make_result(rows))["FusedAdam, FP32"]
     assert said["verdict"] == "same"
-    assert "Its kernels are faster, and its call is not: the kernels take 0.80x the time of the " \
-        "other's, the host 1.00x." in said["sentence"]
+    assert "Its kernels are faster, and its call is not: the kernels take 0.80× the time of the " \
+        "other's, the host 1.00×." in said["sentence"]
     slower = scaled(like(copy.deepcopy(rows), "adam", "apex", "torch-fused"), 1.25, ("cold",),
                     op="adam", provider="apex")
     assert "Its kernels are slower, and its call is not" in \
         advice(make_result(slower))["FusedAdam, FP32"]["sentence"]
+
+
+def test_what_is_within_the_noise_of_the_baseline_is_not_called_faster(rows):
+    rows = like(rows, "adam", "apex", "torch-fused")
+    rows = scaled(rows, 0.9, op="adam", provider="apex")
+    assert advice(make_result(rows))["FusedAdam, FP32"]["verdict"] == "use"
+    for row in points(rows, op="adam", provider="torch-fused"):
+        row["control"] = {kind: [[us * 1.2 for us in one] for one in rounds]
+                          for kind, rounds in row["us"].items()}
+    result = make_result(rows)
+    said = advice(result)["FusedAdam, FP32"]
+    assert said["verdict"] == "undecided" and said["evidence"]["floor"] > 0.15
+    assert "the baseline differs from itself by up to" in said["sentence"]
+    noise = {(each["op"], each["kind"]): each for each in result["noise"]}
+    assert noise["adam", "call"]["noise"] == "biased"
+    assert noise["layernorm", "call"]["noise"] == "quiet"
+
+
+def test_without_a_control_nothing_is_called_faster_or_slower(rows):
+    rows = scaled(like(rows, "adam", "apex", "torch-fused"), 0.5, op="adam", provider="apex")
+    for row in points(rows):
+        row.pop("control")
+    said = advice(make_result(rows))["FusedAdam, FP32"]
+    assert said["verdict"] == "undecided" and "noise of this run is not known" in said["sentence"]
+
+
+def test_a_point_that_was_measured_again_counts_once_and_the_last_time(rows):
+    again = copy.deepcopy(points(rows, op="adam", provider="torch-fused")[0])
+    again["us"]["call"] = [[7.0], [7.0]]
+    result = make_result([*rows, again])
+    assert len(result["points"]) == len(points(rows)) and result["state"] == "complete"
+    assert 7.0 in [(each["call_us"] or {}).get("median") for each in result["points"]]
+
+
+def test_a_point_of_another_package_says_its_version(rows):
+    for row in points(rows, op="adam", provider="deepspeed"):
+        row["version"] = "0.19.8"
+    titles = {each["title"] for each in make_result(rows)["points"]
+              if each["provider"] == "deepspeed"}
+    assert titles == {"DeepSpeed 0.19.8"}
 
 
 def test_the_presets_own_tensors_decide_for_adam(rows):
@@ -171,7 +211,7 @@ def test_a_disturbed_gpu_and_another_clock_are_said(rows):
         "thermal-slowdown"]
     points(rows, op="clip", provider="torch")[0]["clock_why"] = "the profiler shows no kernels here"
     result = make_result(rows)
-    assert "The GPU slowed down for heat while these were measured: rmsnorm." in result["warnings"]
+    assert "The GPU slowed down because it was hot, in: rmsnorm." in result["warnings"]
     assert any(text.endswith("latency of launches: the profiler shows no kernels here.")
                for text in result["warnings"])
     assert {point["clock"] for point in result["points"] if point["cold_us"]} == {

@@ -83,9 +83,9 @@ def test_markdown_has_parity_proof_environment_settings_and_method(results):
 
 
 def test_markdown_shows_what_is_claimed_of_a_scenario_beside_what_it_did(results):
-    assert re.search(r"^\| apex-amp-fp16 \(Apex\) \| 1\.8 to 3\.0x \| 5\.\d+× \|$",
+    assert re.search(r"^\| apex-amp-fp16 \(Apex\) \| 1\.8 to 3\.0× \| 5\.\d+× \|$",
                      markdown(results["all"]), re.MULTILINE)
-    assert "1.8 to 3.0x" not in markdown(results["stand-in"])
+    assert "1.8 to 3.0×" not in markdown(results["stand-in"])
 
 
 def test_markdown_shows_a_speed_over_tf32_where_it_was_measured(results):
@@ -138,6 +138,26 @@ def test_the_terminal_names_together_what_lacks_the_same():
     assert unfinished(here) == [
         ("not available", ["a", "d"], "Apex is not available on a CPU."),
         ("failed", ["c"], "out of memory.")]
+
+
+def test_what_was_not_asked_is_one_line_and_the_last_of_the_answers():
+    for label in ("Apex", "stand-in"):
+        result = made.result(label=label, ladder="classic")
+        for text in (summary(result, False), markdown(result)):
+            whole = " ".join(text.split())
+            assert whole.count("bench train --ladder modern` compares them.") == 1
+            assert "torch.compile: not asked in this run" in whole
+            assert whole.index("use torch.amp.") < whole.index("not asked in this run")
+    assert "(BF16); the stand-in's norm (BF16 autocast); torch.compile: not asked" in whole
+
+
+def test_every_text_writes_a_ratio_in_the_same_way(results):
+    for result in results.values():
+        for text in (summary(result, False), markdown(result)):
+            assert not re.search(r"\d\.\d+x\b", text)
+    speed = results["all"]["scenarios"][1]["speedup"]["ratio"]
+    assert f"{speed:.2f}×" in results["all"]["headline"]
+    assert summary(results["all"], False).count(f"{speed:.2f}×") >= 2
 
 
 def test_the_terminal_has_the_place_of_the_report(results, tmp_path):

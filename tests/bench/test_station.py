@@ -165,3 +165,13 @@ def test_the_last_words_are_one_short_line():
     assert last_words(b"first\nlast one  \n\n") == "last one"
     assert last_words(b"") == "" and len(last_words(b"x" * 9999)) == 400
     assert last_words(b"\xff\xfe broken") == "\ufffd\ufffd broken"
+
+
+def test_processes_that_share_the_cores_are_told_their_share(monkeypatch):
+    """So that torchrun has nothing to set, and to warn of."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    share = stations.variables("cuda", None, 2)["OMP_NUM_THREADS"]
+    assert share == str(max(1, stations.cores() // 2))
+    assert "OMP_NUM_THREADS" not in stations.variables("cuda", None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert stations.variables("cuda", None, 2)["OMP_NUM_THREADS"] == "3"

@@ -259,3 +259,10 @@ def test_under_drift_rounds_are_right_where_one_after_the_other_is_wrong():
     sequence = sorted((run for row in plan for run in row), key=lambda run: run.scenario)
     one_by_one = drifting(sequence, ratio=1.0)
     assert compare(one_by_one["base"], one_by_one["new"]).verdict == "SLOW"
+
+
+@pytest.mark.parametrize("base, new, found, told", [
+    (1.0, 1.1, (1.05, 1.01, 1.09), True), (1.0, 0.9, (1.05, 1.01, 1.09), False),
+    (1.0, 1.02, (1.05, 0.9, 1.2), False), (1.0, 1.02, (1.05, None, None), True)])
+def test_medians_that_tell_the_opposite_of_the_paired_ratio_are_seen(base, new, found, told):
+    assert stats.astray(base, new, dict(zip(("ratio", "low", "high"), found, strict=True))) == told

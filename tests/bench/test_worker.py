@@ -108,8 +108,8 @@ def test_a_batch_that_does_not_fit_is_told_as_out_of_memory(torch_python, tmp_pa
     def little():
         resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
 
-    wide = Shape("gpt", 2**16, 1024, 1, 32, 2, 64)  # logits of 256 GiB, and a small model
-    result = Run(torch_python, tmp_path, task(shape=asdict(wide), batch=1024),
+    wide = Shape("gpt", 2**16, 1024, 1, 32, 2, 64)  # logits of 16 GiB, and a small model
+    result = Run(torch_python, tmp_path, task(shape=asdict(wide), batch=64),
                  preexec_fn=little).end()
     assert result["ending"] == "failed"
     assert result["why"].startswith("out of memory: step 1 does not fit.")
@@ -137,12 +137,10 @@ def test_a_signal_ends_it_at_once_and_without_a_result(torch_python, tmp_path, n
 
 
 def test_a_result_that_cannot_be_written_says_so(torch_python, tmp_path):
-    run = Run(torch_python, tmp_path, task("torch-amp-fp16"))
-    run.process.communicate()
     (tmp_path / "file").write_text("")
-    (tmp_path / "again.json").write_text(json.dumps(task("torch-amp-fp16")))
+    (tmp_path / "task.json").write_text(json.dumps(task("torch-amp-fp16")))
     done = subprocess.run(
-        [torch_python, *WORKER, tmp_path / "again.json", tmp_path / "file" / "result.json"],
+        [torch_python, *WORKER, tmp_path / "task.json", tmp_path / "file" / "result.json"],
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": PARTS})
     assert done.returncode == errors.CannotError.exit_code
     assert "cannot be written" in done.stderr

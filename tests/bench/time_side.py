@@ -273,7 +273,7 @@ def wrapped_by_dynamo():
 def recompiles():
     heard = []
     for limit in (8, 1):
-        listener = timing.Recompiles()
+        listener = timing.Compiler()
         torch._dynamo.reset()
         torch._dynamo.config.cache_size_limit = limit
         function = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)

@@ -41,6 +41,7 @@ def ab(image_a: str, image_b: str, rounds: int | None, margin: float, gate: bool
     """
     # Late, so that --help stays quick.
     from apexlab.bench.planning.rounds import QUICK_ROUNDS, ROUNDS
+    from apexlab.bench.report.compare_text import gate as gate_words
     from apexlab.bench.report.compare_text import markdown
     from apexlab.bench.result.comparison import compare
     from apexlab.bench.result.result_file import read_result
@@ -61,6 +62,8 @@ def ab(image_a: str, image_b: str, rounds: int | None, margin: float, gate: bool
     output.write_file(place / "ab.json", json.dumps(
         {**found.document(), "images": [vars(image) for image in pair]}, indent=1) + "\n")
     output.write((place / "ab.json").read_text() if as_json else text)
+    if gate and (blind := gate_words(found)):
+        output.complain(blind)
     return PROBLEM if gate and found.regressions else OK
 
 

@@ -29,6 +29,7 @@ def compare(base: Path, new: Path, margin: float, gate: bool, force: bool, as_js
     request. Two runs share no rounds, so a drift of the machine between them is not told from a
     change: `apexlab bench ab` alternates two images, and is the better gate.
     """
+    from apexlab.bench.report.compare_text import gate as gate_words
     from apexlab.bench.report.compare_text import markdown
     from apexlab.bench.result.result_file import damaged
     from apexlab.verify import output
@@ -37,6 +38,8 @@ def compare(base: Path, new: Path, margin: float, gate: bool, force: bool, as_js
     with damaged(Path(f"{base} or {new}")):
         text = json.dumps(found.document(), indent=1) + "\n" if as_json else markdown(found)
     output.write(text)
+    if gate and (blind := gate_words(found)):
+        output.complain(blind)
     return PROBLEM if gate and found.regressions else OK
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from apexlab.bench import options
-from apexlab.verify.errors import INTERRUPTED, ApexlabError, CannotError, worst
+from apexlab.verify.errors import INTERRUPTED, ApexlabError, CannotError, UsageError, worst
 
 if TYPE_CHECKING:
     from apexlab.bench.ops.request import Request
@@ -40,35 +43,67 @@ preset = click.option(
 @quick
 @device
 @preset
+@options.resume
 @options.out
 @options.seed
 @options.allow_shared_gpu
 @options.as_json
 @click.pass_context
 def ops(ctx: click.Context, chosen: tuple[str, ...], quick: bool, device: str | None,
-        preset: str | None, out: Path | None, seed: int, allow_shared_gpu: bool, as_json: bool,
-        ) -> int:
+        preset: str | None, resume: bool, out: Path | None, seed: int,
+        allow_shared_gpu: bool, as_json: bool) -> int:
     """Measure single operators: Adam, LayerNorm, RMSNorm, clipping.
 
     Kernel time with a cold and a hot cache, host time and the time of a whole call, each apart,
-    against the fewest bytes that the operation has to move. Ctrl-C keeps what is finished. Exit
-    codes: 0 measured, 1 something failed or gave wrong numbers, 5 a call of Apex's ran other code,
-    4 it cannot be measured here (no GPU).
+    against the fewest bytes that the operation has to move. Ctrl-C keeps what is
+    finished, and --resume goes on. Exit codes: 0 measured, 1 something failed or gave wrong
+    numbers, 5 a call of Apex's ran other code, 4 it cannot be measured here (no GPU).
     """
     # Late, so that --help stays quick.
-    from apexlab.bench.ops.request import Request
+    from apexlab.bench.ops.request import Request, is_ops
     from apexlab.bench.planning import plan as plans
     from apexlab.bench.planning.preset_file import find_preset
     from apexlab.bench.run import folder
     from apexlab.bench.run.store import opened
 
-    place = device or "cuda"
-    model = find_preset(preset or plans.PRESETS[place])
-    wanted = tuple(each for each in OPS if not chosen or each in chosen)
-    request = Request(wanted, model, place, quick, ROUNDS, seed)
-    _require(place)
-    with opened(folder.find(out, False, f"ops-{model.name}")) as store:
+    if resume:
+        where = folder.resumed(out, is_ops)
+        request = _request_again(where, options.given(ctx))
+    else:
+        place = device or "cuda"
+        model = find_preset(preset or plans.PRESETS[place])
+        request = Request(_wanted(chosen), model, place, quick, ROUNDS, seed)
+        where = folder.find(out, False, f"ops-{model.name}", is_ops)
+    _require(request.device)
+    with opened(where) as store:
         return _measured(request, store, allow_shared_gpu, as_json, ctx.color)
+
+
+def _wanted(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each for each in OPS if not chosen or each in chosen)
+
+
+def _request_again(where: Path, given: Mapping[str, Any]) -> Request:
+    """What the run in a folder was begun with. Raises UsageError where something else is asked for
+    now."""
+    from apexlab.bench.ops.request import differences, request_of
+    from apexlab.bench.planning.preset_file import find_preset
+    from apexlab.bench.result.result_file import damaged
+    from apexlab.bench.run.store import read_rows
+
+    with damaged(where):
+        old = request_of(read_rows(where)[0])
+    asked = {key: given[key] for key in ("device", "quick", "seed") if key in given}
+    if "chosen" in given:
+        asked["ops"] = _wanted(given["chosen"])
+    if "preset" in given:
+        asked["preset"] = find_preset(given["preset"])
+    if differ := differences(old, replace(old, **asked)):
+        raise UsageError(f"The run in {where} measures something else than was asked for now: its "
+                         f"{', '.join(differ)} {'differs' if len(differ) == 1 else 'differ'}. "
+                         "Leave the options out, for --resume takes them from the run, or leave "
+                         "--resume out to begin another.")
+    return old
 
 
 def _require(place: str) -> None:
@@ -77,7 +112,8 @@ def _require(place: str) -> None:
 
     if place == "cuda" and not (seen := device.look()).devices:
         raise CannotError(f"There is no GPU to measure on: {seen.why_none}. `apexlab bench ops "
-                          "--quick --device cpu` measures on the CPU.")
+                          "--quick --device cpu` measures what PyTorch has for a CPU; Apex needs "
+                          "a GPU.")
     if importlib.util.find_spec("torch") is None:
         raise CannotError("torch is not installed in this Python, so nothing can be measured. "
                           "Install it, or run the bench in its image.")
@@ -93,7 +129,9 @@ def _measured(request: Request, store: Store, shared: bool, as_json: bool, colou
     try:
         run(request, store, shared, SECONDS[request.device, request.quick])
     except KeyboardInterrupt:
-        output.complain(f"apexlab: interrupted. What is finished is in {store.folder}.")
+        output.complain("apexlab: interrupted. What is finished is kept; go on with\n  "
+                        + shlex.join(["apexlab", "bench", "ops", *["--allow-shared-gpu"] * shared,
+                                      "--resume", "--out", str(store.folder)]))
         if _has_points(store):
             _deliver(store, as_json, colour)
         return INTERRUPTED

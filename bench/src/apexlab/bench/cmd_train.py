@@ -54,19 +54,24 @@ def train(
     from apexlab.bench.report.deliver import result_of
     from apexlab.bench.result.result_file import damaged
     from apexlab.bench.run import folder as folders
-    from apexlab.bench.run.store import opened
+    from apexlab.bench.run.store import opened, read_plan
     from apexlab.verify import output
 
-    place = device or "cuda"
-    model = find_preset(preset or plans.PRESETS[place])
-    plan = plans.make_plan(plans.Request(
-        ladder, _names(scenarios), rounds, quick, place, gpus, seed, margin / 100,
-        _text(data, model.shape)), model)
-    where = folders.find(out, resume, model.name)
-    _require(place, gpus)
-    for note in plan.notes:
+    if resume:
+        where = folders.resumed(out)
+        with damaged(where):
+            plan = _plan_again(ctx, read_plan(where))
+    else:
+        place = device or "cuda"
+        model = find_preset(preset or plans.PRESETS[place])
+        plan = plans.make_plan(plans.Request(
+            ladder, _names(scenarios), rounds, quick, place, gpus, seed, margin / 100,
+            _text(data, model.shape)), model)
+        where = folders.find(out, resume, model.name)
+    _require(plan.device, plan.gpus)
+    for note in () if resume else plan.notes:
         output.complain(note)
-    again = _again(ctx.params, where)
+    again = _again(profile, allow_shared_gpu, where)
     with opened(where) as store:
         with damaged(where):
             plan = folders.settle(plan, store, resume, rounds)
@@ -113,17 +118,30 @@ def _require(place: str, gpus: int) -> None:
                           "Install it, or run the bench in its image.")
 
 
-def _again(given: Mapping[str, Any], where: Path) -> str:
-    """The command that goes on with this run."""
-    words = ["apexlab", "bench", "train"]
-    names = {"as_json": None, "resume": None, "out": None}
-    for name, value in given.items():
-        option = names.get(name, f"--{name.replace('_', '-')}")
-        default = {"gpus": 1, "seed": 0, "margin": 2.0}.get(name)
-        if option is None or value in (None, False, default):
-            continue
-        words += [option] if value is True else [option, str(value)]
-    return shlex.join([*words, "--resume", "--out", str(where)])
+def _plan_again(ctx: click.Context, old: Mapping[str, Any]) -> Plan:
+    """The plan of a run that is gone on with, and what is given now put in its place: what then
+    differs is refused by whoever holds the two against each other."""
+    from apexlab.bench.planning import plan as plans
+    from apexlab.bench.planning.preset_file import find_preset
+
+    given = options.given(ctx)
+    model = find_preset(given["preset"]) if "preset" in given else plans.preset_of(old)
+    asked: dict[str, Any] = {
+        key: given[key] for key in ("ladder", "rounds", "quick", "device", "gpus", "seed")
+        if key in given}
+    if "margin" in given:
+        asked["margin"] = given["margin"] / 100
+    if "scenarios" in given:
+        asked["scenarios"] = _names(given["scenarios"])
+    text = given.get("data") or old["data"].get("path")
+    return plans.make_plan(plans.request_of(old, {
+        **asked, "data": _text(Path(text) if text else None, model.shape)}), model)
+
+
+def _again(profile: bool, shared: bool, where: Path) -> str:
+    """The command that goes on with this run: all but these two is in its folder."""
+    more = [word for word, on in (("--profile", profile), ("--allow-shared-gpu", shared)) if on]
+    return shlex.join(["apexlab", "bench", "train", *more, "--resume", "--out", str(where)])
 
 
 def _measured(plan: Plan, store: Store, profile: bool, shared: bool, as_json: bool,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 DEVICES = ("cuda", "cpu")
 MOST_ROUNDS = 1000  # days of a GPU; the default is 5
@@ -16,6 +18,12 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     if math.isnan(value):
         raise click.BadParameter("nan is no number of percent.")
     return value
+
+
+def given(ctx: click.Context) -> dict[str, Any]:
+    """The options that stand on the command line, and no default."""
+    return {name: value for name, value in ctx.params.items()
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 ladder = click.option(
@@ -46,8 +54,8 @@ profile = click.option(
     "--profile", is_flag=True, help="Write a torch profiler trace of each scenario, too.")
 resume = click.option(
     "--resume", is_flag=True,
-    help="Go on with a run that was interrupted, given the options that it began with: the one in "
-         "--out, else the newest.")
+    help="Go on with a run that was interrupted: the one in --out, else the newest. What it "
+         "measures is taken from its folder.")
 out = click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR",
     help="The folder for the results; by default a new one in /results or results.")

@@ -20,11 +20,11 @@ import torch
 from apexlab.bench.errors import MeasureError
 from apexlab.bench.measure import launches, parity, phases, profile
 from apexlab.bench.measure.blocks import Tell, Training
+from apexlab.bench.measure.compiler import Compiler
 from apexlab.bench.measure.data import source
 from apexlab.bench.measure.endings import no_memory, one_line
 from apexlab.bench.measure.ranks import join
 from apexlab.bench.measure.task import parts
-from apexlab.bench.measure.timing import Recompiles
 from apexlab.bench.model.graph import GraphStep
 from apexlab.bench.model.probes import attention_backends, product_error
 from apexlab.bench.model.step import make_step
@@ -62,7 +62,7 @@ class Look:
         self.task, self.tell = task, tell
         self.shape, self.settings = parts(task)
         self.failures: list[str] = []
-        self.recompiles = Recompiles()
+        self.compiler = Compiler()
         ranks = join(task["device"], 1, self.settings)
         self.device = ranks.device
         step = make_step(self.shape, self.settings, str(self.device), task["seed"])
@@ -86,7 +86,7 @@ class Look:
         found["product_error"] = self.tried(
             "the precision of products", lambda: product_error(str(self.device)))
         found["trace"] = self.tried("the trace", self.trace) if self.task["trace"] else None
-        self.recompiles.check()
+        self.compiler.check()
         self.tell("block", self.training.done)
         return {**found, **self.parity()}
 
@@ -203,7 +203,7 @@ class Look:
         found = self.tried("parity", lambda: parity.parity(
             self.settings, self.shape.kind, str(self.device), self.task["seed"], asked["steps"],
             asked["baseline"], lambda: self.tell("block", done)))
-        self.recompiles.check()
+        self.compiler.check()
         if found is None:
             return {"parity": None}
         seeds = found.pop("seeds", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 from apexlab.bench.errors import MeasureError
 from apexlab.bench.measure import launches, memory
 from apexlab.bench.measure.blocks import Blocks, Tell, Training, measure, warm_up
+from apexlab.bench.measure.compiler import Compiler
 from apexlab.bench.measure.data import source
 from apexlab.bench.measure.ranks import Ranks, every_rank
 from apexlab.bench.model import weights
@@ -34,7 +34,7 @@ class Timed:
         self.found: dict[str, Any] = {}
 
     def build(self) -> None:
-        self.recompiles = Recompiles()
+        self.compiler = Compiler()
         data = source(self.task["data"], self.shape, self.task["batch"], self.ranks)
         begin = time.perf_counter()
         step = make_step(self.shape, self.settings, str(self.ranks.device), self.task["seed"],
@@ -87,7 +87,7 @@ class Timed:
         training, ranks, device = self.training, self.ranks, self.ranks.device
         retries = memory.retries(device)
         blocks = measure(training, self.timing, seconds, ranks, self.tell)
-        self.recompiles.check()
+        self.compiler.check()
         self.found.update(figures(blocks, ranks))
         self.found["losses"] = {"first": training.first, "last": training.last}
         self.found["memory"] = memory.peaks(training.run, device, retries, self._captured)
@@ -113,22 +113,3 @@ def figures(blocks: Blocks, ranks: Ranks) -> dict[str, Any]:
     return {"window": list(blocks.window), "steps_per_block": blocks.per_block, "blocks": slowest,
             "steps": blocks.steps, "skipped": 0, "void_blocks": blocks.void,
             "data_wait": blocks.waited, "ranks": rows}
-
-
-class Recompiles(logging.Handler):
-    """Hears torch say that it gave up compiling: then it runs the code as it stands, and "compiled"
-    would be a wrong name. Where torch raises instead, there is nothing to hear."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.heard = False
-        logging.getLogger("torch._dynamo").addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.heard = self.heard or any(
-            word in record.getMessage() for word in ("cache_size_limit", "recompile_limit"))
-
-    def check(self) -> None:
-        if self.heard:
-            raise MeasureError("torch.compile reached its limit of recompilations and ran the rest "
-                               "uncompiled, so this is no time of compiled code.")

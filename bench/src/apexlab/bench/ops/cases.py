@@ -46,6 +46,11 @@ class Case:
         return self.op, self.name, self.dtype, self.autocast
 
     @property
+    def key(self) -> tuple[str, str, bool, str]:
+        """What tells it from the other cases of its operation, in a point's order."""
+        return self.name, self.dtype, self.autocast, self.direction
+
+    @property
     def numbers(self) -> int:
         return numbers_of(self.sizes)
 

@@ -24,9 +24,10 @@ class WrongError(Exception):
 @dataclass
 class Entry:
     """One provider in this setting, with what became of it. `us`: by direction and kind, the
-    samples of each round."""
+    samples of each round. `control`: the second of its provider, for the noise."""
 
     provider: Provider
+    control: bool = False
     state: str = "measured"
     why: str = ""
     calls: dict[str, Call] = field(default_factory=dict)

@@ -6,6 +6,7 @@ take is said beside it, for the one can be ahead and the other behind.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from typing import Any
 
 from apexlab.bench.ops.cases import LOW
 from apexlab.bench.ops.questions import QUESTIONS, Question
-from apexlab.bench.result import stats
-from apexlab.bench.result.advice import change, clause, described, made
+from apexlab.bench.result import ratios, stats
+from apexlab.bench.result.advice import clause, described, made, why_undecided
 from apexlab.bench.result.labels import STAND_IN
 from apexlab.bench.result.stats import Comparison
 
@@ -82,15 +83,32 @@ def _answer(question: Question, mode: str, points: Sequence[Point], label: str |
             if proof["verdict"] == "proven" else proof["why"]
         return _made(question, name, "untested", f"{name}: untested, for its kernels cannot be "
                      f"called Apex's: {why}", label)
-    call = speed(pairs, "call", seed)
-    return _said(question, name, call, _apart(pairs, call, seed), label) if call else None
+    call = speed(pairs, "call", seed, noise_floor(points, "call", seed))
+    apart = _apart(pairs, call, seed, noise_floor(points, "cold", seed))
+    return _said(question, name, call, apart, label) if call else None
 
 
-def speed(pairs: Pairs, kind: str, seed: int) -> Comparison | None:
-    """(base, new) compared within each case and round; None where there are no such times."""
+def speed(pairs: Pairs, kind: str, seed: int, floor: float = math.inf) -> Comparison | None:
+    """(base, new) compared within each case and round; None where there are no such times.
+    `floor`: of their noise; while that is not known, nothing is FAST or SLOW."""
     medians = list(_medians(pairs, kind))
     return stats.compare([[base] for base, _ in medians], [[new] for _, new in medians],
+                         seed, floor=floor) if medians else None
+
+
+def noise(points: Sequence[Point], kind: str, seed: int) -> stats.Control | None:
+    """Of all points that were measured twice, the first time against the second, each in its case
+    and round; None where none was."""
+    twice = [(point, {"us": point["control"]}) for point in points if point.get("control")]
+    medians = list(_medians(twice, kind))
+    return stats.control([[one] for one, _ in medians], [[other] for _, other in medians],
                          seed) if medians else None
+
+
+def noise_floor(points: Sequence[Point], kind: str, seed: int) -> float:
+    """Without a control nothing is known of it."""
+    found = noise(points, kind, seed)
+    return math.inf if found is None else found.floor
 
 
 def _medians(pairs: Pairs, kind: str) -> Iterator[tuple[float, float]]:
@@ -119,16 +137,17 @@ def _said(question: Question, name: str, call: Comparison, apart: str,
     figure = f"a call is {described(call, question.rival)}"
     ends = {"use": f"use it: {figure}.", "leave": f"leave it out: {figure}.",
             "same": f"no difference: {figure}. Take the simpler one.",
-            "undecided": f"undecided: {figure}."}
+            "undecided": f"undecided: {figure}, and {why_undecided(call)}."}
     sentence = " ".join(filter(None, (f"{name}: {ends[verdict]}", apart)))
     return _made(question, name, verdict, sentence, label, {
         "scenario": question.provider, "against": question.base, "ratio": call.ratio,
-        "low": span and span.low, "high": span and span.high})
+        "low": span and span.low, "high": span and span.high,
+        "floor": call.floor if math.isfinite(call.floor) else None})
 
 
-def _apart(pairs: Pairs, call: Comparison | None, seed: int) -> str:
+def _apart(pairs: Pairs, call: Comparison | None, seed: int, floor: float) -> str:
     """Kernels and host, each by itself; "" on a CPU."""
-    kernel, host = speed(pairs, "cold", seed), list(_medians(pairs, "host"))
+    kernel, host = speed(pairs, "cold", seed, floor), list(_medians(pairs, "host"))
     if kernel is None or call is None:
         return ""
     ahead = {"FAST": "faster", "SLOW": "slower"}.get(kernel.verdict)
@@ -136,9 +155,9 @@ def _apart(pairs: Pairs, call: Comparison | None, seed: int) -> str:
     if ahead and kernel.verdict != call.verdict:
         unlike = "undecided" if call.verdict == "UNDECIDED" else "not"
         contrast = f"Its kernels are {ahead}, and its call is {unlike}: the"
-    own = f", the host {statistics.geometric_mean(new / base for base, new in host):.2f}x" \
+    own = f", the host {statistics.geometric_mean(new / base for base, new in host):.2f}×" \
         if host else ""
-    return f"{contrast} kernels take {1 / kernel.ratio:.2f}x the time of the other's{own}."
+    return f"{contrast} kernels take {1 / kernel.ratio:.2f}× the time of the other's{own}."
 
 
 def _made(question: Question, name: str, verdict: str, sentence: str, label: str | None,
@@ -146,17 +165,19 @@ def _made(question: Question, name: str, verdict: str, sentence: str, label: str
     return made(name, verdict, sentence, label if question.apex else None, evidence)
 
 
-def headline(found: Sequence[Answer], where: str, apex: Mapping[str, Any]) -> str:
+def headline(found: Sequence[Answer], where: str, apex: Mapping[str, Any], device: str) -> str:
     """The answer at the top: what of Apex pays on this GPU, and what of PyTorch."""
     own = "; ".join(_clauses([each for each in found if not each.question.apex
                               and each.said["verdict"] == "use"]))
     torch = f" Of PyTorch's own, {own}." if own else ""
-    return f"{where}: {_about_apex(found, apex)}{torch}"
+    return f"{where}: {_about_apex(found, apex, device)}{torch}"
 
 
-def _about_apex(found: Sequence[Answer], apex: Mapping[str, Any]) -> str:
+def _about_apex(found: Sequence[Answer], apex: Mapping[str, Any], device: str) -> str:
     if apex["label"] == STAND_IN:
         return "the stand-in ran in place of Apex, so nothing is said of Apex."
+    if device == "cpu":
+        return "Apex needs a GPU, so nothing is said of it."
     if not apex["present"]:
         return "Apex is not installed, so nothing is said of it."
     clauses = list(_clauses([each for each in found if each.question.apex
@@ -172,7 +193,7 @@ def _clauses(found: Sequence[Answer]) -> Iterator[str]:
             "undecided": "is undecided"}
     for question in (each for each in QUESTIONS if each.top):
         for verdict, words in ways.items():
-            figures = [f"{MODES[each.mode]} {change(each.said['evidence']['ratio'])}"
+            figures = [f"{MODES[each.mode]} {ratios.change(each.said['evidence']['ratio'])}"
                        for each in found
                        if each.question is question and each.said["verdict"] == verdict]
             if figures:

@@ -109,5 +109,6 @@ def failed_points(group: Iterable[Case], why: str) -> Iterator[dict[str, Any]]:
             yield {"op": case.op, "case": case.name, "dtype": case.dtype,
                    "autocast": case.autocast, "direction": case.direction,
                    "provider": provider.name, "state": "failed", "why": why, "us": {},
-                   "least_bytes": case.least_bytes(), "moment": None, "error": None,
-                   "compile_seconds": None, "clock_why": "", "launches": {}, "files": {}}
+                   "control": None, "version": None, "least_bytes": case.least_bytes(),
+                   "moment": None, "error": None, "compile_seconds": None, "clock_why": "",
+                   "launches": {}, "files": {}}

@@ -25,6 +25,8 @@ class Question:
         return self.provider.startswith("apex")
 
 
+# Of each operation, the provider that is measured twice in every round: the noise control.
+CONTROL = {"adam": "torch-fused", "layernorm": "torch", "rmsnorm": "torch", "clip": "torch"}
 _FUSED = "torch's fused AdamW"
 QUESTIONS = (
     Question("adam", "step", "FusedAdam", "apex", "torch-fused", _FUSED, own=True, top=True),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
+from apexlab.bench.model.shape import Shape
 from apexlab.bench.ops.cases import Case, cases, settings
 from apexlab.bench.ops.providers import providers
 from apexlab.bench.planning.preset import Preset
+from apexlab.bench.run.store import read_rows
+from apexlab.verify.errors import UsageError
 
 FORMAT = "apexlab.ops/1"  # changes when the same request would measure something else
 
@@ -37,3 +42,29 @@ class Request:
             "points": sum(1 for case in every for _ in providers(case)),
             "configuration": {"format": FORMAT, "ops": list(self.ops), "device": self.device,
                               "shape": asdict(self.preset.shape), "quick": self.quick}}
+
+
+def request_of(row: Mapping[str, Any]) -> Request:
+    """The request that a run was begun with, from its first row. Raises UsageError."""
+    asked = row["configuration"]
+    if asked["format"] != FORMAT:
+        raise UsageError(f"The run is of the format {asked['format']}, and this version of apexlab "
+                         f"goes on with {FORMAT}. Use the version that began it, or begin another.")
+    # No operation depends on the batch, or on how long a training takes.
+    preset = Preset(row["preset"], Shape(**asked["shape"]), 1, 0)
+    return Request(tuple(asked["ops"]), preset, asked["device"], asked["quick"], row["rounds"],
+                   row["seed"])
+
+
+def differences(old: Request, new: Request) -> list[str]:
+    """In what two requests differ."""
+    found = [key for key in ("ops", "device", "quick", "rounds", "seed")
+             if getattr(old, key) != getattr(new, key)]
+    if (old.preset.name, old.preset.shape) != (new.preset.name, new.preset.shape):
+        found.append("preset")
+    return found
+
+
+def is_ops(folder: Path) -> bool:
+    """Whether a folder holds a run of `bench ops`."""
+    return any(row.get("row") == "request" for row in read_rows(folder)[:1])

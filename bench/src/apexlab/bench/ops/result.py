@@ -9,18 +9,19 @@ from typing import Any
 
 from apexlab.bench.ops import judge
 from apexlab.bench.ops.providers import TITLES
+from apexlab.bench.ops.questions import CONTROL
 from apexlab.bench.planning.configuration import configuration_hash
 from apexlab.bench.result import stats
+from apexlab.bench.result.flags import warned
 from apexlab.bench.result.labels import STAND_IN
 from apexlab.bench.result.result import SCHEMA, environment, finite
+from apexlab.bench.result.warn import environments
 from apexlab.verify.errors import FALLBACK, OK, PROBLEM
 
 Row = Mapping[str, Any]
 KINDS = ("cold", "hot", "host", "call")
-DISTURBED = {
-    "thermal-slowdown": "The GPU slowed down for heat", "hardware-slowdown": "The GPU's hardware "
-    "slowed it down", "contended": "Another process used the GPU",
-    "power-cap": "The GPU reached its power limit"}
+KEY = ("op", "case", "dtype", "autocast", "direction", "provider")
+
 
 
 def make_result(rows: Sequence[Row]) -> dict[str, Any]:
@@ -28,12 +29,15 @@ def make_result(rows: Sequence[Row]) -> dict[str, Any]:
     request, subject = (next(row for row in rows if row["row"] == kind)
                         for kind in ("request", "subject"))
     processes = [row for row in rows if row["row"] == "process"]
+    seed, device = request["seed"], request["configuration"]["device"]
     copies = {row["op"]: row["copy_gbps"] for row in processes}
-    apex, samples = subject["apex"], [row for row in rows if row["row"] == "point"]
+    apex = subject["apex"]
+    # What a run was cut off in is measured again, and counts then.
+    samples = list({point_key(row): row for row in rows if row["row"] == "point"}.values())
     labelled = [{**row, "label": _label(row, apex)} for row in samples]
     here = environment({"baseline": None}, processes, apex, subject["record"])
     where = f"{here['device'] or 'this machine'}, torch {here['torch'] or '(unknown)'}"
-    answers = judge.answers(labelled, request["preset"], apex["label"], request["seed"])
+    answers = judge.answers(labelled, request["preset"], apex["label"], seed)
     found = {
         "schema": SCHEMA, "kind": "ops", "version": request["version"],
         "created": rows[-1]["time"], "state": "complete" if len(samples) == request["points"]
@@ -42,11 +46,27 @@ def make_result(rows: Sequence[Row]) -> dict[str, Any]:
         "record": subject["record"],
         "copy_gbps": statistics.median(known) if (known := [one for one in copies.values() if one])
         else None,
+        "noise": [_noise(op, kind, found) for op in dict.fromkeys(row["op"] for row in samples)
+                  for kind in ("call", "cold") if (found := judge.noise(
+                      [row for row in samples if row["op"] == op], kind, seed))],
         "points": [_point(row, copies.get(row["op"])) for row in labelled],
         "advice": [each.said for each in answers],
-        "headline": judge.headline(answers, where, apex)}
+        "headline": judge.headline(answers, where, apex, device)}
     found["warnings"] = list(_warnings(found, samples, processes, request["points"]))
     return dict(finite(found))
+
+
+def point_key(row: Row) -> tuple[Any, ...]:
+    """What tells a point from all others of a run."""
+    return tuple(row[key] for key in KEY)
+
+
+def _noise(op: str, kind: str, found: stats.Control) -> dict[str, Any]:
+    """Of one operation and clock, the baseline against itself over all cases."""
+    span = found.comparison.interval
+    return {"op": op, "kind": kind, "provider": CONTROL[op], "noise": found.noise,
+            "floor": found.floor if span else None, "ratio": found.comparison.ratio,
+            "low": span and span.low, "high": span and span.high}
 
 
 def _label(row: Row, apex: Row) -> str | None:
@@ -64,7 +84,7 @@ def _point(row: Row, copy: float | None) -> dict[str, Any]:
         "title": _title(row), "label": row["label"], "state": row["state"], "why": row["why"],
         **times, "least_bytes": row["least_bytes"], "gbps": gbps,
         "share_of_copy": gbps / copy if gbps and copy else None, "proof": row["proof"],
-        "moment": row["moment"], "error": row["error"],
+        "version": row.get("version"), "moment": row["moment"], "error": row["error"],
         "compile_seconds": row["compile_seconds"],
         "clock": None if cold is None else "events" if row["clock_why"] else "profiler"}
 
@@ -73,7 +93,7 @@ def _title(row: Row) -> str:
     """What may be shown: a provider of Apex carries its name only where it was proven."""
     name = str(row["provider"])
     if not name.startswith("apex") or row["state"] != "measured" or row["label"] == "Apex":
-        return TITLES[name]
+        return " ".join(filter(None, (TITLES[name], row.get("version"))))
     proven = row["proof"] is not None and row["proof"]["verdict"] == "proven"
     other = row["label"] or ("unrecorded" if proven else "not proven to be Apex")
     return TITLES[name].replace("Apex", other)
@@ -106,9 +126,8 @@ def _warnings(result: Row, samples: Sequence[Row], processes: Sequence[Row], pla
             and row["proof"]["verdict"] == "proven")):
         yield ("No build record says that the extensions here are NVIDIA Apex's, so the name is "
                f"withheld from: {names}.")
-    for cause, words in DISTURBED.items():
-        if ops := [row["op"] for row in processes if cause in row["causes"]]:
-            yield f"{words} while these were measured: {', '.join(ops)}."
+    yield from warned({row["op"]: row["causes"] for row in processes})
+    yield from environments(processes)
     if whys := sorted({row["clock_why"] for row in samples
                        if row["clock_why"] and (row["us"] or {}).get("cold")}):
         yield (f"Kernel times are from CUDA events, and hold the latency of launches: "

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from apexlab.bench.ops.op_process import OpProcess
-from apexlab.bench.ops.providers import PROVIDERS, Provider
+from apexlab.bench.ops.providers import PROVIDERS, Provider, providers
 from apexlab.bench.ops.request import Request
-from apexlab.bench.run.apex import NEEDED, Subject, find_subject
+from apexlab.bench.ops.result import point_key
+from apexlab.bench.run.apex import NEEDED, Subject, find_subject, subject_of
 from apexlab.bench.run.nvml import Watch
 from apexlab.bench.run.progress import Progress, progress
 from apexlab.bench.run.proof import of_part
@@ -56,21 +57,40 @@ class Runner:
     shared: bool
 
     def run(self) -> None:
-        """Raises CannotError; the points that were finished are on disk then."""
-        self._add({"row": "request", **self.request.document()})
-        self._add({"row": "subject", "apex": self.subject.document(),
-                   "record": self.subject.record_document()})
+        """Run what is left. Raises CannotError, and UsageError where the run was begun with another
+        Apex; the points that were finished are on disk then."""
+        if not self.store.rows:
+            self._add({"row": "request", **self.request.document()})
+        subject = {"row": "subject", "apex": self.subject.document(),
+                   "record": self.subject.record_document()}
+        subject_of([*self.store.rows, subject])
+        self._add(subject)
         if self.subject.present and self.request.device == "cuda":
             _ = self.subject.registered  # read now, and not beside a process that is timed
-        for number, op in enumerate(self.request.ops):
+        left = [op for op in self.request.ops if not self._finished(op)]
+        for number, op in enumerate(left):
             refuse_others(self.watch, self.shared)
-            self.progress.begin(op, [("ops", each) for each in self.request.ops[number:]])
+            self.progress.begin(op, [("ops", each) for each in left[number:]])
             self._one(op)
+
+    def _finished(self, op: str) -> bool:
+        """All its settings, and what its process had to say of itself."""
+        return self._done(op) == len(self.request.settings(op)) and any(
+            row["row"] == "process" and row["op"] == op for row in self.store.rows)
+
+    def _done(self, op: str) -> int:
+        """How many settings were finished before: each is measured as a whole, all its rounds in
+        one process, for the pairs of one that was cut would span the pause."""
+        known = {point_key(row) for row in self.store.rows if row["row"] == "point"}
+        whole = [all((case.op, *case.key, provider.name) in known
+                     for case in group for provider in providers(case))
+                 for group in self.request.settings(op)]
+        return whole.index(False) if False in whole else len(whole)
 
     def _one(self, op: str) -> None:
         task = OpProcess(self.request, op, self.folder, self.library, self._lacks(op),
                          lambda point: self._add({"row": "point", **self._proven(point)}),
-                         lambda words: self.progress.heard({"at": words}))
+                         lambda words: self.progress.heard({"at": words}), done=self._done(op))
         started = time.monotonic()
         if self.watch is not None:
             self.watch.start()

@@ -13,14 +13,16 @@ from typing import Any
 import torch
 
 from apexlab.bench.draws import Draws
+from apexlab.bench.measure.compiler import Compiler
+from apexlab.bench.measure.environment import version
 from apexlab.bench.measure.launches import nothing_seen, watch_step
 from apexlab.bench.ops import check
 from apexlab.bench.ops.cases import Case
-from apexlab.bench.ops.compiler import Compiler
 from apexlab.bench.ops.entry import Entry, WrongError
 from apexlab.bench.ops.measure import Cpu, Gpu, Watched, call_times, host_times
 from apexlab.bench.ops.operands import OPERANDS, Call, Work
 from apexlab.bench.ops.providers import Provider, left_out, providers
+from apexlab.bench.ops.questions import CONTROL
 from apexlab.verify.errors import CannotError
 
 WARMUP = 3  # calls after the first, which makes state and takes memory
@@ -40,12 +42,14 @@ class Setting:
         self.operands: Any = None
         self.compiler = Compiler()
         self.entries = [Entry(provider) for provider in providers(cases[0])]
+        self.control = Entry(next(entry.provider for entry in self.entries
+                                  if entry.provider.name == CONTROL[cases[0].op]), control=True)
 
     def points(self) -> Iterator[dict[str, Any]]:
         """A point for each direction and provider."""
         with self.compiler, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Apex and torch warn on every call, which takes time
-            for entry in self.entries:
+            for entry in (*self.entries, self.control):
                 self._attempt(entry, self._ready)
             self.say("")
             self.compiler.settle()
@@ -55,6 +59,7 @@ class Setting:
         yield from (self._point(case, entry) for case in self.cases for entry in self.entries)
         self.operands = None
         self.entries.clear()
+        self.control.calls = {}
         gc.collect()
         if self.device == "cuda":
             torch.cuda.empty_cache()
@@ -70,10 +75,11 @@ class Setting:
             torch.cuda.empty_cache()
 
     def _ready(self, entry: Entry) -> None:
-        """Made, checked, warmed up, and watched if its kernels have to be proven."""
+        """Made, checked, warmed up, and watched if its kernels have to be proven. The control is
+        made anew as well, for where its memory lies is part of the noise."""
         self._refuse(entry.provider)
         self.say(entry.provider.name)
-        if not entry.provider.compiled:
+        if not (entry.provider.compiled or entry.control):
             entry.error = check.check(self.cases, entry.provider, self.device)
         if self.operands is None:
             self.operands = OPERANDS[self.cases[0].op](self.cases[0], self.device)
@@ -93,10 +99,11 @@ class Setting:
             raise RuntimeError(why)
         if why := left_out(self.cases[0], provider, self.device, self.job["quick"]):
             raise CannotError(why)
+        if self.device == "cpu" and provider.package != "torch":
+            raise CannotError("Apex needs a GPU." if provider.package == "apex"
+                              else "its kernels run on a GPU alone")
         if provider.package == "apex" and self.job["lacks"]:
             raise CannotError(self.job["lacks"])
-        if self.device == "cpu" and provider.package != "torch":
-            raise CannotError("its kernels run on a GPU alone")
 
     def _compile(self, entry: Entry, work: Work) -> None:
         torch._dynamo.reset()
@@ -121,7 +128,7 @@ class Setting:
     def _round(self, case: Case, number: int) -> None:
         """Every provider once; each second round mirrors the one before, so that a drift that is
         even in time cancels out of the two."""
-        live = [entry for entry in self.entries if entry.calls]
+        live = [entry for entry in (*self.entries, self.control) if entry.calls]
         purpose = f"apexlab.ops/1/{'/'.join(map(str, case.setting))}/{case.direction}/{number // 2}"
         order = Draws(self.job["seed"], purpose).shuffled(live)[::-1 if number % 2 else 1]
         for entry in order:
@@ -163,17 +170,28 @@ class Setting:
             entry.samples(direction, "hot").append([us for kind, us in own if kind == "hot"][1:])
 
     def _point(self, case: Case, entry: Entry) -> dict[str, Any]:
-        kept = entry.us.get(case.direction, {}) if entry.state == "measured" else {}
+        def kept(of: Entry) -> dict[str, Any]:
+            us = of.us.get(case.direction, {}) if of.state == "measured" else {}
+            return {kind: us.get(kind) or None for kind in KINDS}
+
+        own = entry.provider is self.control.provider
         return {
             "op": case.op, "case": case.name, "dtype": case.dtype, "autocast": case.autocast,
             "direction": case.direction, "provider": entry.provider.name, "state": entry.state,
-            "why": entry.why, "us": {kind: kept.get(kind) or None for kind in KINDS},
+            "why": entry.why, "us": kept(entry),
+            "control": kept(self.control) if own else None,
+            "version": _version(entry.provider.package),
             "least_bytes": case.least_bytes(entry.moment), "moment": entry.moment
             if case.op == "adam" else None,
             "error": asdict(entry.error) if entry.error else None,
             "compile_seconds": entry.compile_seconds, "clock_why": self.place.why,
             "launches": entry.launches.get(case.direction, nothing_seen()),
         }
+
+
+def _version(package: str) -> str | None:
+    """Of what comes from a package that no part of the result names: neither torch nor Apex."""
+    return None if package in ("torch", "apex") else version(package)
 
 
 def fitting(once: float, budget: tuple[float, int, int]) -> int:

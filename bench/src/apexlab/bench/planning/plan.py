@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from apexlab.bench.model.shape import Shape
 from apexlab.bench.model.stream import Stream
 from apexlab.bench.planning.configuration import configuration, configuration_hash
 from apexlab.bench.planning.preset import Preset
@@ -20,6 +21,7 @@ PRESETS = {"cuda": "gpt-small", "cpu": "cpu"}
 # Set for the processes on a device, where the user has not. Threads that spin while they wait slow
 # a training on busy cores down to a sixth.
 VARIABLES: dict[str, dict[str, str]] = {"cpu": {"OMP_WAIT_POLICY": "PASSIVE"}, "cuda": {}}
+SHARED_CORES = "OMP_NUM_THREADS"  # set where several GPUs share the cores
 DIGESTED = 2**16  # tokens that tell one stream from another
 
 
@@ -99,7 +101,25 @@ class Plan:
             "gpus": self.gpus, "margin": self.margin,
             "preset": {"name": self.preset.name, "batch": self.preset.batch,
                        "shape": asdict(self.preset.shape)},
-            "data": dict(self.data), "timing": asdict(self.timing)}
+            "data": dict(self.data), "timing": asdict(self.timing),
+            "seconds": self.preset.seconds}
+
+
+def request_of(plan: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
+    """What was asked for when this plan was made, with what is `given` now in its place."""
+    data = plan["data"] if plan["data"]["kind"] == "text" else None
+    kept = {"ladder": plan["ladder"], "scenarios": () if plan["ladder"] else
+            tuple(plan["scenarios"]), "data": data}
+    if given.keys() & {"ladder", "scenarios"}:
+        kept |= {"ladder": None, "scenarios": ()}
+    same = ("rounds", "quick", "device", "gpus", "seed", "margin")
+    return Request(**{**{key: plan[key] for key in same}, **kept, **given})
+
+
+def preset_of(plan: Mapping[str, Any]) -> Preset:
+    """The preset of a plan, whatever became of the file that it was read from."""
+    given = plan["preset"]
+    return Preset(given["name"], Shape(**given["shape"]), given["batch"], plan.get("seconds", 30))
 
 
 def make_plan(request: Request, preset: Preset) -> Plan:

@@ -7,7 +7,6 @@ from typing import Any
 
 from apexlab.bench.report import words
 from apexlab.bench.report.markdown_table import cell, table
-from apexlab.bench.result.advice import change
 from apexlab.bench.result.comparison import Compared, Finding
 from apexlab.bench.result.warn import noise_words
 
@@ -45,11 +44,21 @@ def headline(found: Compared) -> str:
     count = words.plural(len(found.findings), "figure")
     if not found.findings:
         return "nothing to compare: BASE has no figure"
+    if found.blind and not bad:
+        return f"no speed could be decided, so this is no sign that nothing became worse{rest}"
     if not bad:
         return f"none of {count} became worse{rest}"
     names = ", ".join(dict.fromkeys(cell(each.name) for each in bad[:3]))
     more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
     return f"{len(bad)} of {count} became worse ({names}{more}){rest}"
+
+
+def gate(found: Compared) -> str:
+    """What a gate that lets this pass has to say of itself, or ""."""
+    if not found.blind or found.regressions:
+        return ""
+    return ("The gate saw nothing that it could decide: every speed is UNDECIDED, so that it "
+            "passes says nothing. Measure more rounds, on a machine that does nothing else.")
 
 
 def _sides(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Sequence[str]]:
@@ -79,7 +88,7 @@ def _row(each: Finding) -> Sequence[str]:
 
 def _signed(ratio: float | None) -> str:
     """Of a speed; memory has its own sign."""
-    return "" if ratio is None else change(ratio)
+    return "" if ratio is None else words.change(ratio)
 
 
 def _trust(found: Compared) -> str:

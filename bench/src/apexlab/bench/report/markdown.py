@@ -9,7 +9,9 @@ from typing import Any
 from apexlab.bench.report import words
 from apexlab.bench.report.markdown_table import cell, table
 from apexlab.bench.report.markdown_train import tables
-from apexlab.bench.result.flags import FLAGS
+from apexlab.bench.report.terminal_ops import notes
+from apexlab.bench.result.advice import told
+from apexlab.bench.result.flags import legend
 from apexlab.bench.result.labels import STAND_IN, point_name, provider_name
 
 Result = Mapping[str, Any]
@@ -28,7 +30,10 @@ def _answer(result: Result) -> Iterator[str]:
     kind = "training" if result["kind"] == "train" else "operators"
     yield from (f"# apexlab bench: {kind}", "", f"**{cell(result['headline'])}**", "")
     for each in result["advice"]:
-        yield f"- {cell(each['sentence'])}"
+        if each["evidence"]:
+            yield f"- {cell(each['sentence'])}"
+    for other in told(result["advice"]):
+        yield f"- {cell(other.sentence)}"
     yield ""
     for warning in result["warnings"]:
         yield f"> {cell(warning)}"
@@ -37,12 +42,12 @@ def _answer(result: Result) -> Iterator[str]:
 
 
 def _ops(result: Result) -> Iterator[str]:
-    copy = result.get("copy_gbps")
     yield from ("## Operators", "")
     yield from table(("operator", "by", "cold", "hot", "host", "a call", "GB/s", "of copy",
                       "proof"), map(_point, result["points"]))
-    yield from ("", f"GB/s counts the fewest bytes that the operator has to move; copy reached "
-                    f"{words.number(copy, 'GB/s')} in this run.", "")
+    yield ""
+    for note in notes(result):
+        yield from (note, "")
 
 
 def _point(each: Result) -> Sequence[str]:
@@ -105,6 +110,5 @@ def _method(result: Result) -> Iterator[str]:
            f"need the whole interval beyond {100 * plan['margin']:.3g} % and beyond the noise of "
            "the baseline against itself; SAME needs it within the margin.")
     yield ""
-    used = [flag for flag in FLAGS if any(flag in each["flags"] for each in result["scenarios"])]
-    for flag in used:
-        yield f"- {flag}: {FLAGS[flag]}"
+    for flag, means in legend({each["title"]: each["flags"] for each in result["scenarios"]}):
+        yield f"- {flag}: {means}"

@@ -8,7 +8,6 @@ from typing import Any
 from apexlab.bench.report import words
 from apexlab.bench.report.markdown_details import details
 from apexlab.bench.report.markdown_table import name_of, table
-from apexlab.bench.result.advice import change
 from apexlab.bench.result.questions import PUBLISHED
 from apexlab.bench.result.warn import noise_words
 
@@ -62,13 +61,13 @@ def _speed(each: Result) -> Sequence[str]:
             speed["verdict"] if speed else "",
             words.ratio((each["speedup_over_tf32"] or {}).get("ratio"))
             if each["speedup_over_tf32"] else "",
-            f"{change(step['ratio'])} {step['verdict']}" if step else "",
+            f"{words.change(step['ratio'])} {step['verdict']}" if step else "",
             ", ".join(filter(None, notes)))
 
 
 def _published(timed: Sequence[Result]) -> Iterator[str]:
     """Not of what only stands in for the scenario that the claim is of."""
-    rows = [(name_of(each), "{} to {}x".format(*PUBLISHED[each["name"]]),
+    rows = [(name_of(each), "{} to {}×".format(*PUBLISHED[each["name"]]),
              words.ratio(each["speedup"]["ratio"])) for each in timed
             if each["title"] in PUBLISHED and each["speedup"]]
     if not rows:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from apexlab.bench.report import words
-from apexlab.bench.result.advice import change
+from apexlab.bench.report.terminal_ops import tables
+from apexlab.bench.result.advice import ABOUT_STAND_IN, told
 from apexlab.bench.result.labels import point_name, provider_name
 from apexlab.bench.result.warn import noise_words
 from apexlab.verify.render import Line, shown
@@ -54,6 +55,9 @@ def _head(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"torch {here.get('torch') or 'unknown'}"
     yield words.apex(here.get("apex") or {})
     if result["kind"] != "train":
+        found = [f"{each['op']} {noise_words(each['floor'])}"
+                 for each in result.get("noise") or () if each["kind"] == "call"]
+        yield f"noise of calls: {', '.join(found) or 'unknown'}"
         return
     plan, noise = result["plan"], result["noise"]
     preset, done = plan["preset"], plan["rounds_finished"]
@@ -65,15 +69,13 @@ def _head(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _answers(result: Mapping[str, Any]) -> Iterator[Line]:
-    told = [each for each in result["advice"] if each["evidence"]]
-    width = max((len(each["part"]) for each in told), default=0)
-    for each in told:
+    known = [each for each in result["advice"] if each["evidence"]]
+    width = max((len(each["part"]) for each in known), default=0)
+    for each in known:
         word = _WORDS[each["verdict"]]
-        figure = change(each["evidence"]["ratio"]).rjust(8)
+        figure = words.change(each["evidence"]["ratio"]).rjust(8)
         yield Line(f"{each['part']:{width}}  {figure}  {word:9}", f"  {_DO[each['verdict']]}", word)
-    for each in result["advice"]:
-        if not each["evidence"]:
-            yield from _sentence(each)
+    yield from _without_figures(result)
 
 
 def _scenarios(result: Mapping[str, Any]) -> Iterator[Line]:
@@ -104,10 +106,11 @@ def unfinished(result: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
 
 
 def _ops(result: Mapping[str, Any]) -> Iterator[Line]:
-    from apexlab.bench.ops.terminal import tables
-
     for each in result["advice"]:
-        yield from _sentence(each)
+        if each["evidence"]:  # whose figures these are stands above
+            yield from _said(each["part"], each["sentence"].removesuffix(f" {ABOUT_STAND_IN}"),
+                             each["verdict"])
+    yield from _without_figures(result)
     yield Line("", "")
     yield from tables(result)
     for each in result["points"]:
@@ -116,9 +119,13 @@ def _ops(result: Mapping[str, Any]) -> Iterator[Line]:
                                 f"{each['why']}", "failed")
 
 
-def _sentence(advice: Mapping[str, Any]) -> Iterator[Line]:
+def _without_figures(result: Mapping[str, Any]) -> Iterator[Line]:
+    for each in told(result["advice"]):
+        yield from _said(each.parts, each.sentence, each.verdict)
+
+
+def _said(part: str, sentence: str, verdict: str) -> Iterator[Line]:
     """The part, in the colour of its verdict, and what is said of it."""
-    part, sentence, verdict = advice["part"], advice["sentence"], advice["verdict"]
     mark = part if sentence.startswith(part) else ""
     return _wrapped(mark, sentence.removeprefix(mark), _WORDS.get(verdict, verdict))
 
@@ -126,5 +133,7 @@ def _sentence(advice: Mapping[str, Any]) -> Iterator[Line]:
 def _wrapped(mark: str, text: str, style: str) -> Iterator[Line]:
     first, *rest = textwrap.wrap(f"{mark}{text}", _WIDTH, subsequent_indent="  ",
                                  break_on_hyphens=False) or [mark]
+    if not first.startswith(mark):  # it is longer than a line
+        mark = ""
     yield Line(mark, first.removeprefix(mark), style)
     yield from (Line("", each) for each in rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from apexlab.bench.result import ratios
 from apexlab.bench.result.labels import STAND_IN
 
 NONE = "n/a"
@@ -36,7 +37,7 @@ def gib(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    return NONE if value is None else f"{value:.{3 if value < 2 else 2}f}×"
+    return NONE if value is None else ratios.ratio(value)
 
 
 def span(found: dict[str, Any] | None) -> str:
@@ -53,9 +54,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def change(value: float | None) -> str:
     """Of a ratio of speeds: 1.026 is +2.6 %, from 2 on a factor."""
-    if value is None:
-        return NONE
-    return ratio(value) if value >= 2 else f"{100 * (value - 1):+.1f} %"
+    return NONE if value is None else ratios.change(value)
 
 
 def plural(count: int, what: str) -> str:

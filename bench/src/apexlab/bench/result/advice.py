@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apexlab.bench.result import ratios
+from apexlab.bench.result.flags import another
 from apexlab.bench.result.labels import STAND_IN, relabelled
 from apexlab.bench.result.questions import QUESTIONS, Question
 from apexlab.bench.result.stats import Comparison
@@ -14,13 +16,9 @@ from apexlab.bench.result.stats import Comparison
 Entry = Mapping[str, Any]
 Speed = Callable[[str, str], Comparison | None]  # base, new: above 1 the new one is faster
 _VERDICTS = {"FAST": "use", "SLOW": "leave", "SAME": "same", "UNDECIDED": "undecided"}
-_ABOUT_STAND_IN = "This is the stand-in, and says nothing about Apex."
+ABOUT_STAND_IN = "This is the stand-in, and says nothing about Apex."
 _MOST, _MOST_OF_APEX = 6, 3  # parts that the headline names
-# Flags of a scenario that ran something else than its name says.
-_NOT_WHAT_IT_SAYS = {
-    "uninvited": "asks for nothing of Apex, and ran kernels of its extensions.",
-    "tf32-found": "ran its FP32 products as TF32.",
-    "tf32-missing": "did not run TF32."}
+_NOT_ASKED = "not asked in this run; `apexlab bench train --ladder modern` compares"
 OBSOLETE = {
     "part": "apex.amp", "verdict": "obsolete", "evidence": None,
     "sentence": "apex.amp is obsolete, and newer Apex no longer has it: use torch.amp."}
@@ -75,15 +73,15 @@ def _obstacle(entry: Entry) -> str | None:
     if entry["time"] is None:
         if entry["state"] == "not-available":
             return clause(entry["why"])  # it names what is lacking
-        way = "failed" if entry["state"] == "failed" else "was not timed"
-        return clause(f"{entry['title']} {way}: {entry['why']}")
+        if entry["state"] == "failed":
+            return clause(f"{entry['title']} failed: {entry['why']}")
+        return f"the run was interrupted before {entry['title']} was timed."
     if "not-proven" in entry["flags"]:
         return clause(f"Apex's kernels were not proven to run: {entry['proof']['why']}")
     if "unrecorded" in entry["flags"]:
         return "no build record says that what is installed as Apex is NVIDIA's."
-    for flag, why in _NOT_WHAT_IT_SAYS.items():
-        if flag in entry["flags"]:
-            return f"{entry['title']} {why}"
+    if why := another(entry["flags"]):
+        return f"{entry['title']} {why}"
     if entry["parity"]["verdict"] == "fail":
         return clause(f"the losses of {entry['title']} leave those of FP32: "
                        f"{entry['parity']['why']}")
@@ -105,7 +103,7 @@ def _said(question: Question, pair: tuple[str, str], found: Comparison,
         "at this shape"
     ends = {"use": f"use it: {figure} {here}.", "leave": f"leave it out: {figure} {here}.",
             "same": f"no difference: {figure}, so there is nothing to gain from it {here}.",
-            "undecided": f"undecided: {figure}, and {_why_undecided(found)}."}
+            "undecided": f"undecided: {figure}, and {why_undecided(found)}."}
     notes = [question.note, _unheld(pair[0], result)] if verdict == "use" else []
     sentence = " ".join(filter(None, (f"{question.name}: {ends[verdict]}", *notes)))
     return _made(question, verdict, sentence, result, evidence)
@@ -118,7 +116,7 @@ def _unheld(name: str, result: Entry) -> str:
         if entry["parity"]["verdict"] == "untested" else ""
 
 
-def _why_undecided(found: Comparison) -> str:
+def why_undecided(found: Comparison) -> str:
     if found.interval is None:
         return "one round gives no interval"
     if math.isinf(found.floor):
@@ -129,7 +127,7 @@ def _why_undecided(found: Comparison) -> str:
 
 
 def _unasked(question: Question, result: Entry) -> dict[str, Any]:
-    how = "not asked in this run; `apexlab bench train --ladder modern` compares it."
+    how = f"{_NOT_ASKED} it."
     if question.apex and not _apex_runs(result):
         lacks = "not installed" if result["plan"]["device"] == "cuda" else "not available on a CPU"
         how = f"untested: Apex is {lacks}."
@@ -147,28 +145,51 @@ def made(part: str, verdict: str, sentence: str, label: str | None,
     """One piece of advice. `label`: of what is here as Apex, None where it is not about Apex."""
     if label == STAND_IN:
         part, sentence = relabelled(part, label), relabelled(sentence, label)
-        sentence = f"{sentence} {_ABOUT_STAND_IN}"
+        sentence = f"{sentence} {ABOUT_STAND_IN}" if evidence else sentence
     return {"part": part, "verdict": verdict, "sentence": sentence, "evidence": evidence}
 
 
 def described(found: Comparison, rival: str) -> str:
-    """`5.4 % slower than RIVAL (95 % interval -5.9 to -4.9 %)`, and from 2 on a factor. All of
+    """`5.4 % slower than RIVAL (95 % interval -5.9 % to -4.9 %)`, and from 2 on a factor. All of
     it is said of speeds."""
     ratio, span = found.ratio, found.interval
-    if ratio >= 2:
-        within = f" (95 % interval {span.low:.2f} to {span.high:.2f}x)" if span else ""
-        return f"{ratio:.1f}x as fast as {rival}{within}"
-    within = (f" (95 % interval {100 * (span.low - 1):+.1f} to {100 * (span.high - 1):+.1f} %)"
-              if span else "")
+    within = f" (95 % interval {ratios.reach(span.low, span.high, ratio)})" if span else ""
+    if ratio >= ratios.FACTOR:
+        return f"{ratios.ratio(ratio)} as fast as {rival}{within}"
     if abs(ratio - 1) < 0.0005:
         return f"as fast as {rival}{within}"
     word = "faster" if ratio > 1 else "slower"
     return f"{100 * abs(ratio - 1):.1f} % {word} than {rival}{within}"
 
 
-def change(ratio: float) -> str:
-    """`6.1x`, `+2.6 %`, `-5.4 %`: a speed, with the sign that its difference has."""
-    return f"{ratio:.1f}x" if ratio >= 2 else f"{100 * (ratio - 1):+.1f} %"
+@dataclass(frozen=True)
+class Told:
+    """A piece of advice as reports show it: `parts` for which it holds alike. Their name stands at
+    the beginning of `sentence`."""
+
+    parts: str
+    sentence: str
+    verdict: str
+
+
+def told(advice: Sequence[Entry]) -> list[Told]:
+    """What has no figure, said once for all parts of which the same is said; what this run did not
+    ask stands last."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in advice:
+        if not each["evidence"]:
+            rest = each["sentence"].removeprefix(each["part"]).removesuffix(f" {ABOUT_STAND_IN}")
+            found.setdefault((rest, each["verdict"]), []).append(each["part"])
+    told = [_together(parts, rest, verdict) for (rest, verdict), parts in found.items()]
+    return sorted(told, key=lambda each: _NOT_ASKED in each.sentence)
+
+
+def _together(parts: Sequence[str], rest: str, verdict: str) -> Told:
+    name = "; ".join(part if not number else part.replace("The stand-in", "the stand-in")
+                     for number, part in enumerate(parts))
+    if len(parts) > 1:
+        rest = rest.replace(f"{_NOT_ASKED} it.", f"{_NOT_ASKED} them.")
+    return Told(name, f"{name}{rest}" if not rest.startswith(parts[0]) else rest, verdict)
 
 
 def condition(result: Entry) -> str:
@@ -216,5 +237,5 @@ def _first(found: Sequence[Answer], apex: bool, verdict: str) -> list[str]:
         if each.question.apex == apex and each.said["evidence"]:
             first.setdefault(each.question.part, each)
     most = _MOST_OF_APEX if apex else _MOST
-    return [f"{each.question.name} {change(each.said['evidence']['ratio'])}"
+    return [f"{each.question.name} {ratios.change(each.said['evidence']['ratio'])}"
             for each in list(first.values())[:most] if each.said["verdict"] == verdict]

@@ -53,6 +53,12 @@ class Compared:
     def regressions(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.regression)
 
+    @property
+    def blind(self) -> bool:
+        """Whether no speed could be decided, so that a gate lets anything pass."""
+        speeds = [each for each in self.findings if each.ratio is not None and each.unit != "B"]
+        return bool(speeds) and all(each.verdict == "UNDECIDED" for each in speeds)
+
     def document(self) -> dict[str, Any]:
         """As JSON."""
         keys = ("created", "version", "configuration_hash", "environment")

@@ -96,7 +96,7 @@ def _state(name: str, counted: Counted, measured: bool) -> tuple[str, str]:
     if look := counted.looks.get(name):
         bad += [look] if look["result"]["ending"] != "finished" else []
     if not bad:
-        return "partial", "It was not timed before the run was interrupted."
+        return "partial", "The run was interrupted before it was timed."
     missing = all(row["result"]["ending"] == "unavailable" for row in bad)
     worst = next(row for row in bad if missing or row["result"]["ending"] != "unavailable")
     return ("not-available" if missing else "failed"), why(worst)

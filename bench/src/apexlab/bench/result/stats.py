@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from apexlab.bench.draws import Draws
 from apexlab.bench.errors import SamplesError
@@ -119,6 +119,14 @@ def judge(interval: Interval | None, margin: float = MARGIN, floor: float = 0.0)
     if interval.high < 1 / clear:
         return "SLOW"
     return "SAME" if 1 / near <= interval.low and interval.high <= near else "UNDECIDED"
+
+
+def astray(base: float, new: float, found: Mapping[str, Any]) -> bool:
+    """Whether two medians over all rounds tell the opposite of the paired ratio that was `found`,
+    and by more than its interval explains."""
+    apart, low, high = base / new, found["low"], found["high"]
+    return (apart - 1) * (found["ratio"] - 1) < 0 and (
+        low is None or high is None or not low <= apart <= high)
 
 
 def control(baseline: Sequence[Blocks], again: Sequence[Blocks], seed: int = 0) -> Control:

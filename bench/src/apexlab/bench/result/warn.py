@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from apexlab.bench.planning.plan import VARIABLES
+from apexlab.bench.planning.plan import SHARED_CORES, VARIABLES
+from apexlab.bench.result.flags import warned
 from apexlab.bench.result.labels import STAND_IN
-
-_SAID = {
-    "power-cap": "The GPU ran at its power limit in: {}. Their times hold for this limit.",
-    "thermal-slowdown": "The GPU was too hot in every try of: {}.",
-    "hardware-slowdown": "The GPU slowed itself down in every try of: {}.",
-    "contended": "Another process used the GPU during: {}. Their times are not the GPU's alone.",
-    "not-proven": "Not proven to have run Apex's kernels, and so not called Apex: {}.",
-    "unrecorded": "No build record says that the extensions here are NVIDIA Apex's, so the name is "
-                  "withheld from: {}.",
-    "uninvited": "Kernels of Apex's extensions ran in: {}, which ask for none. They are no "
-                 "baselines.",
-    "parity": "The losses leave those of FP32, so no speedup is given for: {}.",
-    "tf32-found": "FP32 products ran as TF32, whatever the settings say, in: {}.",
-    "tf32-missing": "TF32 was asked for and did not run, in: {}.",
-    "launch-bound": "The GPU waited for the host more than 30 % of the time in: {}. Their times "
-                    "say more about the host than about the kernels.",
-}
+from apexlab.bench.result.stats import astray
 
 
 def warnings(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -51,10 +36,9 @@ def warnings(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> li
     if noise["noise"] == "noisy":
         found.append(f"The baseline's runs differ by chance. Their noise is "
                      f"{noise_words(noise['floor'])}; nothing within that is called a difference.")
-    for flag, text in _SAID.items():
-        if names := [each["title"] for each in result["scenarios"] if flag in each["flags"]]:
-            found.append(text.format("; ".join(names)))
-    return [*found, *_environments(rows)]
+    found += warned({each["title"]: each["flags"] for each in result["scenarios"]})
+    ours = {SHARED_CORES} if plan["gpus"] > 1 else set()
+    return [*found, *_astray(result), *environments(rows, ours)]
 
 
 def noise_words(floor: float | None) -> str:
@@ -64,8 +48,21 @@ def noise_words(floor: float | None) -> str:
     return f"±{100 * floor:.1f} %" if floor < 1 else "above 100 %"
 
 
-def _environments(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A run that was resumed may have gone on with another torch, or on another GPU."""
+def _astray(result: Mapping[str, Any]) -> Iterator[str]:
+    """Of which the two medians, side by side, say the opposite of the ratio that is judged."""
+    of = {each["name"]: each for each in result["scenarios"]}
+    base = of[result["plan"]["baseline"]]
+    names = [each["title"] for each in result["scenarios"] if each["time"] and each["speedup"]
+             and astray(base["time"]["median"], each["time"]["median"], each["speedup"])]
+    if names:
+        yield (f"Faster by one, slower by the other: for {'; '.join(names)}, the medians of all "
+               "rounds and the ratios within rounds disagree. The ratios are judged: a machine "
+               "that drifts from round to round is in the medians, and cancels out of a ratio.")
+
+
+def environments(rows: Sequence[Mapping[str, Any]], ours: Collection[str] = ()) -> list[str]:
+    """A run that was resumed may have gone on with another torch, or on another GPU. `ours`:
+    variables that bench sets itself in this run."""
     found = []
     said = [row["result"].get("environment") or {} for row in rows if "result" in row]
     for key, what in (("torch", "versions of torch"), ("uuid", "GPUs"), ("device", "devices")):
@@ -74,7 +71,7 @@ def _environments(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             shown = "" if key == "uuid" else f": {', '.join(values)}"
             found.append(f"The run went over {len(values)} {what}{shown}. Its times do not belong "
                          "together: measure again into another folder.")
-    ours = {name for given in VARIABLES.values() for name in given}  # bench sets them itself
+    ours = {*ours, *(name for given in VARIABLES.values() for name in given)}
     variables = sorted({name for each in said for name in each.get("variables") or ()} - ours)
     if variables:
         found.append(f"Set in the environment, and may change what torch does: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import metadata
@@ -12,6 +13,7 @@ from apexlab.bench.planning.plan import Plan, differences
 from apexlab.bench.run.store import ROWS, Store, is_run, read_plan
 from apexlab.verify.errors import UsageError
 
+Holds = Callable[[Path], bool]
 IMAGE_PLACE, PLACE = Path("/results"), Path("results")
 
 
@@ -21,14 +23,14 @@ def place() -> Path:
     return IMAGE_PLACE if in_image else PLACE
 
 
-def find(out: Path | None, resume: bool, preset: str) -> Path:
-    """The folder. Raises UsageError where it holds a run and was not to be resumed, or none and
-    was."""
+def find(out: Path | None, resume: bool, preset: str, holds: Holds = is_run) -> Path:
+    """The folder; `holds`: whether one holds a run of this command. Raises UsageError where it
+    holds a run and was not to be resumed, or none and was."""
     if resume:
-        return _resumed(out)
+        return resumed(out, holds)
     if out is None:
         return place() / f"{datetime.now():%Y-%m-%d-%H%M%S}-{preset}"
-    if is_run(out):
+    if holds(out):
         raise UsageError(f"{out} holds a run already. Go on with it by --resume, or name another "
                          "folder.")
     if (out / ROWS).exists():
@@ -38,18 +40,20 @@ def find(out: Path | None, resume: bool, preset: str) -> Path:
     return out
 
 
-def _resumed(out: Path | None) -> Path:
+def resumed(out: Path | None, holds: Holds = is_run) -> Path:
+    """The folder of the run to go on with: `out`, else the newest. Raises UsageError."""
     if out is not None:
-        if not is_run(out):
+        if not holds(out):
             raise UsageError(f"There is no run in {out} to go on with. Leave --resume out to begin "
                              "one.")
         return out
     here = place()
-    runs = [folder for folder in here.iterdir() if is_run(folder)] if here.is_dir() else []
+    runs = [folder for folder in here.iterdir() if holds(folder)] if here.is_dir() else []
     if not runs:
         raise UsageError(f"There is no run in {here} to go on with. Name its folder with --out, or "
                          "leave --resume out to begin one.")
-    return max(runs, key=lambda folder: (folder / "plan.json").stat().st_mtime)
+    return max(runs, key=lambda folder: (folder / ROWS).stat().st_mtime
+               if (folder / ROWS).exists() else 0.0)
 
 
 def settle(plan: Plan, store: Store, resume: bool, rounds: int | None) -> Plan:
@@ -64,8 +68,9 @@ def settle(plan: Plan, store: Store, resume: bool, rounds: int | None) -> Plan:
     if differ := differences(old, new):
         raise UsageError(
             f"The run in {store.folder} measures something else than was asked for now: its "
-            f"{', '.join(differ)} {'differs' if len(differ) == 1 else 'differ'}. Give the options "
-            "that it was begun with, or leave --resume out to begin another.")
+            f"{', '.join(differ)} {'differs' if len(differ) == 1 else 'differ'}. Leave the options "
+            "out, for --resume takes them from the run (where none was given, another version "
+            "began it), or leave --resume out to begin another.")
     more = replace(plan, rounds=max(rounds or 1, old["rounds"]))
     store.write_plan({**old, "rounds": more.rounds})
     return more

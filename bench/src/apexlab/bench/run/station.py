@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from apexlab.bench.planning.plan import VARIABLES, Plan
+from apexlab.bench.planning.plan import SHARED_CORES, VARIABLES, Plan
 from apexlab.bench.run import launch
 from apexlab.bench.run.ahead import LEAST_CORES, Ahead
 from apexlab.bench.run.launch import Launcher, Start
@@ -127,7 +127,7 @@ def station(plan: Plan, progress: Progress, shared: bool, start: Start = launch.
         silence = max(SILENCE[0], SILENCE[1] * plan.preset.seconds)
     with scratch("bench") as folder:
         library = interposer.path(folder) if plan.device == "cuda" else None
-        launcher = Launcher(folder, variables(plan.device, library), silence, start)
+        launcher = Launcher(folder, variables(plan.device, library, plan.gpus), silence, start)
         if plan.device == "cuda" and start is launch.worker and cores() >= LEAST_CORES:
             launcher = replace(launcher, ahead=Ahead(launcher.waiting))
         try:
@@ -141,9 +141,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def variables(place: str, library: Path | None) -> dict[str, str]:
-    """The same for every process of a run."""
-    environ = {**VARIABLES[place], **os.environ}
+def variables(place: str, library: Path | None, gpus: int = 1) -> dict[str, str]:
+    """The same for every process of a run. Of several GPUs, each process gets its share of the
+    cores, and the run on one GPU no more than that: torchrun would give one, with a warning."""
+    shared = {SHARED_CORES: str(max(1, cores() // gpus))} if gpus > 1 else {}
+    environ = {**VARIABLES[place], **shared, **os.environ}
     if library is not None:
         before = os.environ.get("LD_PRELOAD", "")
         environ["LD_PRELOAD"] = f"{library} {before}".strip()

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 from apexlab.bench.report import words
 from apexlab.bench.report.page.figure import add_chart
 from apexlab.bench.report.page.op_charts import OPS, case, op_charts
+from apexlab.bench.report.terminal_ops import notes
 from apexlab.verify.html.elements import add, details, items, section, table
 
 _COLUMNS = ("case", "provider", "kernel, cold", "kernel, hot", "host", "whole call", "GB/s",
@@ -16,12 +17,14 @@ _CLOCKS = ("cold_us", "hot_us", "host_us", "call_us")
 
 
 def add_ops(main: ET.Element, result: dict[str, Any], stand_in: bool) -> None:
-    """The warnings, and a section for each operator."""
-    place = section(main, "noise", "Warnings")
+    """The warnings, the noise, and a section for each operator."""
+    place = section(main, "noise", "Warnings and noise")
     if result["warnings"]:
         items(place, result["warnings"])
     else:
         add(place, "p", "None.")
+    for note in notes(result):
+        add(place, "p", note)
     drawn = op_charts(result)
     for op, title in OPS.items():
         points = [point for point in result["points"] if point["op"] == op]
