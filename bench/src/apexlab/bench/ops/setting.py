@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -191,7 +192,10 @@ class Setting:
 
 def _version(package: str) -> str | None:
     """Of what comes from a package that no part of the result names: neither torch nor Apex."""
-    return None if package in ("torch", "apex") else version(package)
+    if package in ("torch", "apex"):
+        return None
+    # One that runs from a checkout is no distribution, and still says which it is.
+    return version(package) or getattr(sys.modules.get(package), "__version__", None)
 
 
 def fitting(once: float, budget: tuple[float, int, int]) -> int:
