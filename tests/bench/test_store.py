@@ -87,25 +87,25 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
 def test_a_folder_with_a_run_is_not_begun_anew(tmp_path):
     where = begun(tmp_path / "run")
     with pytest.raises(UsageError, match="--resume"):
-        folders.find(where, False, "cpu")
-    assert folders.find(where, True, "cpu") == where
-    assert folders.find(tmp_path / "new", False, "cpu") == tmp_path / "new"
+        folders.find(where, "cpu")
+    assert folders.resumed(where) == where
+    assert folders.find(tmp_path / "new", "cpu") == tmp_path / "new"
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "runs.jsonl").write_text("")
     with pytest.raises(UsageError, match="other results"):
-        folders.find(tmp_path / "ops", False, "cpu")
+        folders.find(tmp_path / "ops", "cpu")
 
 
 def test_resuming_takes_the_newest_run_and_says_when_there_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "place", lambda: tmp_path)
     with pytest.raises(UsageError, match="no run in"):
-        folders.find(None, True, "cpu")
+        folders.resumed(None)
     with pytest.raises(UsageError, match="no run in"):
-        folders.find(tmp_path / "absent", True, "cpu")
+        folders.resumed(tmp_path / "absent")
     for number, name in enumerate(("b", "c", "a")):
         where = begun(tmp_path / name)
-        os.utime(where / "plan.json", (number, number))
-    assert folders.find(None, True, "cpu") == tmp_path / "a"
+        os.utime(where / "runs.jsonl", (number, number))
+    assert folders.resumed(None) == tmp_path / "a"
 
 
 def test_more_rounds_may_be_asked_for_and_fewer_change_nothing(tmp_path):

@@ -73,7 +73,7 @@ def ops(ctx: click.Context, chosen: tuple[str, ...], quick: bool, device: str | 
         place = device or "cuda"
         model = find_preset(preset or plans.PRESETS[place])
         request = Request(_wanted(chosen), model, place, quick, ROUNDS, seed)
-        where = folder.find(out, False, f"ops-{model.name}", is_ops)
+        where = folder.find(out, f"ops-{model.name}", is_ops)
     _require(request.device)
     with opened(where) as store:
         return _measured(request, store, allow_shared_gpu, as_json, ctx.color)

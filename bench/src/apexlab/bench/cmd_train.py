@@ -67,7 +67,7 @@ def train(
         plan = plans.make_plan(plans.Request(
             ladder, _names(scenarios), rounds, quick, place, gpus, seed, margin / 100,
             _text(data, model.shape)), model)
-        where = folders.find(out, resume, model.name)
+        where = folders.find(out, model.name)
     _require(plan.device, plan.gpus)
     for note in () if resume else plan.notes:
         output.complain(note)

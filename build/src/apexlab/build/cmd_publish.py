@@ -119,12 +119,12 @@ def image(
 @options.repository
 @options.identity
 @options.issuer
-@options.publish_level
+@options.trust_level
 @options.registry_ca
 @files_in_words()
 def verify(
     image_name: str, key: Path | None, repository: str | None, identity: str | None, issuer: str,
-    level: str | None, registry_ca: Path | None,
+    level: str, registry_ca: Path | None,
 ) -> int:  # fmt: skip
     """Check an image that was published: signature, report, packages, provenance.
 
@@ -138,7 +138,7 @@ def verify(
     place = reference.parse(image_name)
     trust = consumer.trusted(key, repository, identity, issuer)
     with terminate_as_interrupt(), sign.Cosign(trust, ca=registry_ca) as cosign:
-        checked = consumer.check(Registry(place, registry_ca), cosign, level or "load")
+        checked = consumer.check(Registry(place, registry_ca), cosign, level)
     click.echo(f"VERIFIED   {checked.reference.by_digest}")
     mark = "" if checked.source == "apex" else "NOT APEX, "
     click.echo(printable(f"{mark}{checked.built} · level {checked.level}"))

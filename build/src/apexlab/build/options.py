@@ -66,6 +66,9 @@ sign_key = click.option(
 publish_level = click.option(
     "--level", type=click.Choice(["load", "run"]),
     help="The level that a report has to reach; at least what the cell asks for.")
+trust_level = click.option(
+    "--level", type=click.Choice(["load", "run"]), default="load", show_default=True,
+    help="The level that a signed report has to reach.")
 replace = click.option(
     "--replace", multiple=True, metavar="sha256:...",
     help="An image that may lose its tag, although it is newer or somebody else's.")

@@ -23,7 +23,6 @@ KINDS = ("cold", "hot", "host", "call")
 KEY = ("op", "case", "dtype", "autocast", "direction", "provider")
 
 
-
 def make_result(rows: Sequence[Row]) -> dict[str, Any]:
     """The whole document. The same rows give the same one, whenever and wherever it is made."""
     request, subject = (next(row for row in rows if row["row"] == kind)

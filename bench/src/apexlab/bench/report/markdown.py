@@ -110,5 +110,5 @@ def _method(result: Result) -> Iterator[str]:
            f"need the whole interval beyond {100 * plan['margin']:.3g} % and beyond the noise of "
            "the baseline against itself; SAME needs it within the margin.")
     yield ""
-    for flag, means in legend({each["title"]: each["flags"] for each in result["scenarios"]}):
-        yield f"- {flag}: {means}"
+    for flag, about, _ in legend({each["title"]: each["flags"] for each in result["scenarios"]}):
+        yield f"- {flag}: {about.means}"

@@ -180,8 +180,8 @@ def told(advice: Sequence[Entry]) -> list[Told]:
         if not each["evidence"]:
             rest = each["sentence"].removeprefix(each["part"]).removesuffix(f" {ABOUT_STAND_IN}")
             found.setdefault((rest, each["verdict"]), []).append(each["part"])
-    told = [_together(parts, rest, verdict) for (rest, verdict), parts in found.items()]
-    return sorted(told, key=lambda each: _NOT_ASKED in each.sentence)
+    once = [_together(parts, rest, verdict) for (rest, verdict), parts in found.items()]
+    return sorted(once, key=lambda each: _NOT_ASKED in each.sentence)
 
 
 def _together(parts: Sequence[str], rest: str, verdict: str) -> Told:

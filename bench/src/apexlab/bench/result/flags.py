@@ -99,18 +99,18 @@ def flags(scenario: Scenario, found: Row, rows: Sequence[Row], look: Row | None,
     return [flag for flag in FLAGS if flag in causes or holds.get(flag)]
 
 
-def legend(flagged: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
-    """Each flag that something has, and what it means. `flagged`: by name, the flags of each."""
+def legend(flagged: Mapping[str, Collection[str]]) -> Iterator[tuple[str, Flag, list[str]]]:
+    """Each flag that something has, what there is to know of it, and the names of those that have
+    it. `flagged`: by name, the flags of each."""
     for flag, about in FLAGS.items():
-        if any(flag in had for had in flagged.values()):
-            yield flag, about.means
+        if names := [name for name, had in flagged.items() if flag in had]:
+            yield flag, about, names
 
 
 def warned(flagged: Mapping[str, Collection[str]]) -> Iterator[str]:
     """The sentences on those flags that have one."""
-    for flag, about in FLAGS.items():
-        names = [name for name, had in flagged.items() if flag in had]
-        if names and about.warning:
+    for _, about, names in legend(flagged):
+        if about.warning:
             yield about.warning.format("; ".join(names))
 
 

@@ -23,11 +23,9 @@ def place() -> Path:
     return IMAGE_PLACE if in_image else PLACE
 
 
-def find(out: Path | None, resume: bool, preset: str, holds: Holds = is_run) -> Path:
-    """The folder; `holds`: whether one holds a run of this command. Raises UsageError where it
-    holds a run and was not to be resumed, or none and was."""
-    if resume:
-        return resumed(out, holds)
+def find(out: Path | None, preset: str, holds: Holds = is_run) -> Path:
+    """The folder of a new run; `holds`: whether one holds a run of this command. Raises UsageError
+    where there is something in it already."""
     if out is None:
         return place() / f"{datetime.now():%Y-%m-%d-%H%M%S}-{preset}"
     if holds(out):

@@ -19,8 +19,8 @@ from apexlab.build.publish.subject import Image, look
 from apexlab.verify.errors import UsageError
 from apexlab.verify.report import LEVELS
 
-VERIFY = f"{provenance.OURS}:verify:1"
-BENCH = f"{provenance.OURS}:bench:1"
+VERIFY = f"{provenance.URN}:verify:1"
+BENCH = f"{provenance.URN}:bench:1"
 # What a published image always has; a benchmark is a thing on top.
 REQUIRED = {"verify report": VERIFY, "SBOM": sbom.PREDICATE, "provenance": provenance.PREDICATE}
 KINDS = {**REQUIRED, "benchmark": BENCH}

@@ -11,9 +11,9 @@ from apexlab.build.publish.subject import Subject
 from apexlab.verify.record import Record
 
 PREDICATE = "https://slsa.dev/provenance/v1"
-OURS = "urn:apexlab"  # names of types, which need no domain
-BUILD_TYPE = f"{OURS}:image:1"
-LOCAL_BUILDER = f"{OURS}:builder:by-hand"
+URN = "urn:apexlab"  # begins the names of types, which need no domain
+BUILD_TYPE = f"{URN}:image:1"
+LOCAL_BUILDER = f"{URN}:builder:by-hand"
 
 
 def builder(environ: Mapping[str, str]) -> str:

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from apexlab.build.errors import RefusedError
 from apexlab.build.publish import consumer, evidence, tags
 from apexlab.build.publish.consumer import Checked
+from apexlab.build.publish.contents import Layer
 from apexlab.build.publish.evidence import Measured, Verified
 from apexlab.build.publish.packages import Package
 from apexlab.build.publish.registry import Registry
@@ -77,7 +77,8 @@ def _one(registry: Registry, cosign: Cosign, matrix: Matrix, cell: Cell,
     return shown
 
 
-def _subject(registry: Registry, checked: Checked, report: Verified) -> tuple[Subject, Any]:
+def _subject(registry: Registry, checked: Checked, report: Verified,
+             ) -> tuple[Subject, tuple[Layer, ...]]:
     """The image as its statements describe it: its layers, gigabytes of them, are not read."""
     image, layers = look(registry)
     record = parse_record(json.dumps(report.document["record"]), f"in {report.where}")

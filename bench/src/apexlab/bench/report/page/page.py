@@ -10,7 +10,8 @@ from apexlab.bench.report import words
 from apexlab.bench.report.page import about, ops_page, scenarios
 from apexlab.bench.report.page.charts import charts
 from apexlab.bench.report.page.figure import add_chart
-from apexlab.bench.result.flags import FLAGS
+from apexlab.bench.result.advice import ABOUT_STAND_IN
+from apexlab.bench.result.flags import legend
 from apexlab.verify.html.document import document
 from apexlab.verify.html.elements import add, details, items, section
 
@@ -25,7 +26,7 @@ _ADVICE = {
 _BEFORE = ("use it: ", "leave it out: ", "no difference: ", "undecided: ", "untested: ",
            "untested, for ")
 _AFTER = (" on this GPU, with this torch, at this shape", " on this CPU, with this torch, at this "
-          "shape", " This is the stand-in, and says nothing about Apex.")
+          "shape", f" {ABOUT_STAND_IN}")
 _KINDS = {"train": "Transformer training", "ops": "Single operations"}
 _NOISE = {
     "quiet": "The machine was quiet: two runs of the same scenario agree.",
@@ -141,10 +142,9 @@ def _noise(main: ET.Element, result: dict[str, Any]) -> None:
     add(place, "p", text)
     if result["warnings"]:
         items(place, result["warnings"])
-    flags = [(flag, [each["title"] for each in result["scenarios"] if flag in each["flags"]])
-             for flag in FLAGS]
-    if any(names for _, names in flags):
+    flags = list(legend({each["title"]: each["flags"] for each in result["scenarios"]}))
+    if flags:
         items(details(place, "Flags of the scenarios"), (
-            f"{flag} ({FLAGS[flag].means}): {', '.join(names)}" for flag, names in flags if names))
+            f"{flag} ({known.means}): {', '.join(names)}" for flag, known, names in flags))
     elif not result["warnings"]:
         add(place, "p", "No warning, and no scenario is flagged.")
