@@ -25,7 +25,7 @@ def _importable(name: str, folder: Path = HERE):
 
 
 _importable("loopback_registry", HERE.parents[1] / "build" / "scripts")
-made_images, _ = _importable("made_images"), _importable("proxy")
+made_images, _, _ = _importable("made_images"), _importable("proxy"), _importable("tls")
 
 
 @pytest.fixture(scope="session")

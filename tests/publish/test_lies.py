@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import ssl
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from loopback_registry import PASSWORD, certificate, logged_in
 from made_images import digest_of
+from tls import serve
 
 from apexlab.build.errors import RefusedError, RegistryError
 from apexlab.build.publish import registry as registries
@@ -59,12 +58,8 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(home / "tls.crt", home / "tls.key")
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.server = serve(Handler, home)
         self.host = f"127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def answer(self, path):
         path = path.partition("?")[0]
@@ -179,7 +174,7 @@ def test_a_manifest_that_grows_when_it_is_unpacked_is_not_unpacked(servers):
         assert registry.manifest("v1").content
 
 
-@pytest.mark.parametrize(("code", "words"), [(429, "fewer requests"), (503, "Once it is well")])
+@pytest.mark.parametrize(("code", "words"), [(429, "fewer requests"), (503, "see to that first")])
 def test_a_registry_that_wants_a_day_of_patience_gets_less(servers, monkeypatch, code, words):
     here, _, registry = servers
     monkeypatch.setattr(registries, "LONGEST_WAIT", 0.1)

@@ -6,11 +6,9 @@ import base64
 import dataclasses
 import json
 import os
-import ssl
 import subprocess
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +16,7 @@ import pytest
 import requests
 from loopback_registry import PASSWORD, USER, certificate
 from made_images import Repository, make_place, report_of
+from tls import serve
 
 pytestmark = pytest.mark.docker
 WORD = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -52,11 +51,7 @@ class Tokens:
             def log_message(self, *_):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(home / "tls.crt", home / "tls.key")
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = serve(Handler, home)
         self.auth = {"token": {
             "realm": f"https://127.0.0.1:{self.server.server_port}/token", "service": "test",
             "issuer": "tokens", "rootcertbundle": str(home / "tokens.crt")}}

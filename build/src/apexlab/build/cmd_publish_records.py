@@ -34,13 +34,14 @@ def records(
     from apexlab.build.matrix import load
     from apexlab.build.publish import consumer, reference, sign
     from apexlab.build.publish.registry import Registry
+    from apexlab.build.runner import terminate_as_interrupt
     from apexlab.build.site import collect
 
     collect.check(out)
     place = reference.parse_name(name)
     trust = consumer.trusted(key, repository, identity, issuer)
     matrix = load()
-    with sign.Cosign(trust, ca=registry_ca) as cosign:
+    with terminate_as_interrupt(), sign.Cosign(trust, ca=registry_ca) as cosign:
         found = collect.collect(Registry(place, registry_ca), cosign, matrix, repository,
                                 lambda line: click.echo(line, err=True))
     collect.write(out, found)

@@ -11,6 +11,7 @@ from apexlab.bench.ops.cases import OPS
 from apexlab.bench.ops.judge import mode
 from apexlab.bench.ops.providers import TITLES
 from apexlab.bench.report import words
+from apexlab.bench.result.stats import MARGIN
 from apexlab.bench.result.warn import noise_words
 from apexlab.verify.render import Line
 
@@ -44,7 +45,7 @@ def notes(result: Mapping[str, Any]) -> Iterator[str]:
     noise = "; ".join(f"{each['op']}, {_CLOCKS[each['kind']]}, {noise_words(each['floor'])}"
                       for each in result.get("noise") or ())
     yield (f"Noise of the baselines against themselves: {noise or 'unknown'}. FAST and SLOW need "
-           "the whole interval beyond 2 % and beyond this.")
+           f"the whole interval beyond {100 * MARGIN:.3g} % and beyond this.")
 
 
 def of_copy(gbps: float) -> str:

@@ -191,9 +191,9 @@ class Registry:
         if answer.status_code in (401, 403):
             todo = f"Log in with rights to write there: docker login {self.reference.registry}"
         elif answer.status_code == 429:
-            todo = f"It wants fewer requests. After some minutes: {AGAIN[0].lower()}{AGAIN[1:]}"
+            todo = f"It wants fewer requests: wait some minutes. {AGAIN}"
         elif answer.status_code >= 500:
-            todo = f"Its disk may be full. Once it is well: {AGAIN[0].lower()}{AGAIN[1:]}"
+            todo = f"Its disk may be full: see to that first. {AGAIN}"
         else:
             todo = "Is the name right, and was all of the image pushed?"
         raise RegistryError(f"{self.reference.registry} refuses {answer.request.method} "
